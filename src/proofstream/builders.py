@@ -1,0 +1,122 @@
+"""What a producer needs to make events: statistics, samples and the approximations that the vocabulary asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from proofstream.events import (
+    ActivationStats,
+    AttentionHeatmap,
+    GpuSnapshot,
+    LayerActivation,
+    LayerKind,
+    SecureField,
+)
+
+HEATMAP_SIDE = 64
+"""Rows and columns that an attention heat map is sampled to at most."""
+
+_COMMITMENT_BYTES = 8
+
+
+def activation(
+    *,
+    layer_idx: int,
+    node_id: int,
+    kind: LayerKind,
+    output_shape: tuple[int, int],
+    values: Sequence[int],
+    max_sample: int = 128,
+) -> LayerActivation:
+    """Make a `LayerActivation` from a whole tensor.
+
+    Args:
+        layer_idx: The layer's index in the circuit.
+        node_id: The node's id in the computation graph.
+        kind: What the layer computes.
+        output_shape: Rows and columns of the tensor.
+        values: All values, row-major, as raw M31 integers; a one-dimensional numpy array will do.
+        max_sample: How many leading values the event carries. The statistics are over all of `values`.
+    """
+    return LayerActivation(
+        layer_idx=layer_idx,
+        node_id=node_id,
+        kind=kind,
+        output_shape=output_shape,
+        output_sample=[int(v) for v in values[:max_sample]],
+        stats=activation_stats(values),
+    )
+
+
+def activation_stats(values: Sequence[int]) -> ActivationStats:
+    """Mean, population standard deviation, extremes and share of zeros; all None for an empty tensor."""
+    numbers = [float(v) for v in values]
+    if not numbers:
+        return ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
+    count = len(numbers)
+    mean = math.fsum(numbers) / count
+    variance = math.fsum((x - mean) ** 2 for x in numbers) / count
+    return ActivationStats(
+        mean=mean,
+        std_dev=math.sqrt(variance),
+        min=min(numbers),
+        max=max(numbers),
+        sparsity=sum(x == 0.0 for x in numbers) / count,
+    )
+
+
+def attention_heatmap(
+    *, layer_idx: int, head_idx: int, num_heads: int, scores: Sequence[Sequence[float]]
+) -> AttentionHeatmap:
+    """Make an `AttentionHeatmap` from one head's whole score matrix.
+
+    A matrix larger than 64x64 is sampled at evenly spaced rows and columns; `seq_len` stays the true length, so the side
+    of the sample is ``min(seq_len, 64)``.
+
+    Args:
+        layer_idx: The layer's index in the circuit.
+        head_idx: The head's index, from 0.
+        num_heads: How many heads the layer has.
+        scores: The square matrix, ``seq_len`` rows of ``seq_len`` numbers.
+
+    Raises:
+        ValueError: The matrix is not square.
+    """
+    seq_len = len(scores)
+    if any(len(row) != seq_len for row in scores):
+        raise ValueError("attention scores must be a square matrix: seq_len rows of seq_len numbers")
+    side = min(seq_len, HEATMAP_SIDE)
+    picks = [i * seq_len // side for i in range(side)]
+    return AttentionHeatmap(
+        layer_idx=layer_idx,
+        head_idx=head_idx,
+        num_heads=num_heads,
+        seq_len=seq_len,
+        scores=[float(scores[i][j]) for i in picks for j in picks],
+    )
+
+
+def matmul_trace_cost(m: int, k: int, n: int) -> int:
+    """Trace cells of an (m x k) by (k x n) product: m*k*n rounded up to a power of two; 0 for an empty product."""
+    cells = m * k * n
+    return 1 << (cells - 1).bit_length() if cells > 0 else 0
+
+
+def claim_approx(claim: SecureField) -> float:
+    """A claim as a number from 0 to 1, for display: its first limb over the field's size."""
+    return claim.as_f32()
+
+
+def commitment_hex(commitment: bytes) -> str:
+    """The first 8 bytes of a commitment in lower-case hex."""
+    return commitment[:_COMMITMENT_BYTES].hex()
+
+
+def gpu_snapshot(
+    *, device_id: int, device_name: str, utilization: float | None = None, free_memory_bytes: int | None = None
+) -> GpuSnapshot:
+    """Make a `GpuSnapshot`; what is not known stays None and is never shown as 0."""
+    return GpuSnapshot(
+        device_id=device_id, device_name=device_name, utilization=utilization, free_memory_bytes=free_memory_bytes
+    )

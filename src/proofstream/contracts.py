@@ -1,0 +1,185 @@
+"""What plugins declare: sources, command-line options, commands."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from proofstream.events import ProofEvent
+    from proofstream.wire import Decoded, Refusal
+
+
+class SessionFeed(Protocol):
+    """One session as a source fills it."""
+
+    session_id: str
+
+    def deliver(self, chunk: Sequence[Decoded]) -> None:
+        """Put what was decoded on the bus, in order. A source that waits is held here while plugins are behind."""
+        ...
+
+    def emit(self, event: ProofEvent) -> None:
+        """Put one event made in Python on the bus. Never blocks, never raises."""
+        ...
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Count and report one line that could not be read."""
+        ...
+
+    def close(self, outcome: str = "ended", reason: str | None = None) -> None:
+        """End the session. Calling it again does nothing."""
+        ...
+
+
+class Feed(Protocol):
+    """How a source reaches the host."""
+
+    def open_session(
+        self, *, source: str, time_source: str, session_id: str | None = None, opened_at: int | None = None
+    ) -> SessionFeed:
+        """Begin a session.
+
+        Args:
+            source: Where it comes from, as shown to a person.
+            time_source: `envelope`, `arrival` or `reconstructed`.
+            session_id: A recorded or reproducible id; a fresh one by default.
+            opened_at: Nanoseconds since the epoch of its beginning; now by default.
+        """
+        ...
+
+    def announce(self, text: str) -> None:
+        """Tell the person who runs the command something, such as the address listened on."""
+        ...
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the source was told to stop."""
+        ...
+
+
+class Source(Protocol):
+    """An opened source."""
+
+    def run(self, feed: Feed) -> None:
+        """Deliver until the source ends or is stopped. Called once, on a thread of its own.
+
+        Raises:
+            SourceError: It cannot be opened or read on.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Make `run` return soon. Any thread, any time."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceRequest:
+    """What the user asked of a source.
+
+    Attributes:
+        uri: The whole SOURCE argument.
+        follow: Wait for more at the end of a file.
+        once: End after the first session.
+        speed: Pace events by their own time, so many times as fast; None for as fast as possible.
+        max_line_bytes: The longest line that is read.
+    """
+
+    uri: str
+    follow: bool = False
+    once: bool = False
+    speed: float | None = None
+    max_line_bytes: int = 16 * 2**20
+
+    @property
+    def rest(self) -> str:
+        """What follows the scheme and its colon."""
+        return self.uri.partition(":")[2]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceType:
+    """A kind of source.
+
+    Attributes:
+        scheme: The part before the colon, such as `tcp`; `file` and `-` are the core's own.
+        form: How it is written, as shown in help: `tcp://HOST:PORT`.
+        summary: One line for the listing.
+        open: Makes a source; raises SourceError or UsageError on what can be known without I/O.
+        live: Whether events happen while they are read. False for recordings.
+        waits: Whether the source may be held back while plugins are behind. False for live sockets.
+    """
+
+    scheme: str
+    form: str
+    summary: str
+    open: Callable[[SourceRequest], Source]
+    live: bool
+    waits: bool
+
+
+class OptionKind(enum.Enum):
+    """How a command-line flag takes its value."""
+
+    SWITCH = "switch"
+    """``--name`` and ``--no-name``: True or False."""
+    VALUE = "value"
+    """``--name VALUE``."""
+    OPTIONAL_VALUE = "optional value"
+    """``--name [VALUE]``: the next word is taken only if it starts with one of `value_prefixes`; else the value is ''."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artefact:
+    """A file or folder that a flag can be asked to write when a command keeps its results together.
+
+    Attributes:
+        name: The path below the folder of results, which becomes the flag's value.
+        next_step: One line on what to do with it; ``{path}`` stands for where it is.
+    """
+
+    name: str
+    next_step: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """A command-line flag of a plugin.
+
+    Attributes:
+        flag: The flag, with its dashes.
+        key: The key of the plugin's configuration table that it sets.
+        kind: How it takes its value.
+        summary: One line for the help.
+        metavar: The value's name in the help.
+        value_prefixes: For an optional value: what the next word must start with to be it.
+        artefact: What the flag writes, if a command may turn it on to keep its results.
+    """
+
+    flag: str
+    key: str
+    kind: OptionKind
+    summary: str
+    metavar: str = "VALUE"
+    value_prefixes: tuple[str, ...] = ()
+    artefact: Artefact | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A subcommand of ``proofstream`` that runs one of several sources, with all the flags of ``run``.
+
+    Attributes:
+        name: Its name.
+        summary: One line for the help.
+        sources: The SOURCE to run by the word that chooses it; the first one is the default.
+        artefacts_dir: The folder, below the current one, into which every flag with an artefact writes.
+    """
+
+    name: str
+    summary: str
+    sources: Mapping[str, str]
+    artefacts_dir: str

@@ -1,0 +1,38 @@
+"""The errors that proofstream raises on purpose.
+
+Each carries one line that a person can act on: what is wrong and where, and, where there is one, a hint on what to do.
+"""
+
+from __future__ import annotations
+
+
+class ProofstreamError(Exception):
+    """Base of every error that proofstream raises on purpose.
+
+    Attributes:
+        hint: What the reader can do about it, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(ProofstreamError):
+    """The caller asked for something that does not exist or does not fit together."""
+
+
+class ConfigError(UsageError):
+    """A configuration value is missing, misspelt or of the wrong type."""
+
+
+class PluginError(ProofstreamError):
+    """A plugin cannot be used: missing packages, a broken hook, or a failed configure."""
+
+
+class WireError(ProofstreamError):
+    """One line of a stream cannot be read; the message is the reason, without the line's number."""
+
+
+class SourceError(ProofstreamError):
+    """A source cannot be opened or read: no such file, no permission, an address in use."""

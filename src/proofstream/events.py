@@ -1,0 +1,485 @@
+"""The vocabulary: every event a prover emits, as frozen values.
+
+Names and fields are those of the producer's wire format (serde, externally tagged). Three rules hold for all of them:
+
+- A field that the wire has is required, also when its value may be null.
+- A field that proofstream adds defaults to ``UNSET`` and is then absent from the JSON.
+- A floating point number may be None: a NaN or infinity has no JSON form, and producers write null for it. Constructors
+  turn such values into None.
+
+Building an event never raises on a wrong value type: it runs on the prover's thread. Values are checked later, by the bus.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
+
+U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+"""An unsigned 64-bit integer. The upper bound is checked in `wire`, since msgspec's own bounds end at 2^63 - 1."""
+
+U32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+"""An unsigned 32-bit integer: a field limb or a sampled field element."""
+
+Shape: TypeAlias = tuple[U64, U64]
+"""Rows and columns."""
+
+Float: TypeAlias = float | None
+"""A finite number, or None where the producer had none to give."""
+
+M31_PRIME = 2**31 - 1
+"""The Mersenne prime that the prover's base field is built on."""
+
+
+class LayerKind(enum.Enum):
+    """What a circuit layer computes. A word that is not listed decodes as `Unknown`."""
+
+    MatMul = "MatMul"
+    Activation = "Activation"
+    LayerNorm = "LayerNorm"
+    RMSNorm = "RMSNorm"
+    Add = "Add"
+    Mul = "Mul"
+    Attention = "Attention"
+    Embedding = "Embedding"
+    Dequantize = "Dequantize"
+    Quantize = "Quantize"
+    Input = "Input"
+    Unknown = "Unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> LayerKind:
+        return cls.Unknown
+
+    @property
+    def color_rgb(self) -> tuple[int, int, int]:
+        """The layer's colour in pictures, as red, green and blue from 0 to 255."""
+        return _LAYER_COLORS[self]
+
+
+_LAYER_COLORS: dict[LayerKind, tuple[int, int, int]] = {
+    LayerKind.MatMul: (0x42, 0x9B, 0xF5),
+    LayerKind.Activation: (0xF5, 0xA5, 0x42),
+    LayerKind.LayerNorm: (0x4C, 0xC6, 0x71),
+    LayerKind.RMSNorm: (0x38, 0xB2, 0xAC),
+    LayerKind.Add: (0xA0, 0xA0, 0xA0),
+    LayerKind.Mul: (0xA8, 0x55, 0xD4),
+    LayerKind.Attention: (0xF5, 0xD0, 0x42),
+    LayerKind.Embedding: (0xEC, 0x6E, 0xAD),
+    LayerKind.Dequantize: (0xFF, 0x8C, 0x00),
+    LayerKind.Quantize: (0xFF, 0x4C, 0x4C),
+    LayerKind.Input: (0x80, 0x80, 0xFF),
+    LayerKind.Unknown: (0x60, 0x60, 0x60),
+}
+
+
+class LayerProofKind(enum.Enum):
+    """How a layer was proved. A word that is not listed decodes as `Unknown`."""
+
+    Sumcheck = "Sumcheck"
+    LogUp = "LogUp"
+    Linear = "Linear"
+    Skipped = "Skipped"
+    Deferred = "Deferred"
+    Unknown = "Unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> LayerProofKind:
+        return cls.Unknown
+
+
+class LogLevel(enum.Enum):
+    """Severity of a `Log` event. A word that is not listed decodes as `Unknown`."""
+
+    Trace = "Trace"
+    Debug = "Debug"
+    Info = "Info"
+    Warn = "Warn"
+    Error = "Error"
+    Unknown = "Unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> LogLevel:
+        return cls.Unknown
+
+
+class SecureField(msgspec.Struct, frozen=True, gc=False):
+    """An element of QM31, the degree-4 extension of the Mersenne-31 field: (a + b*i) + (c + d*i)*j.
+
+    Attributes:
+        a: First limb; the base-field part.
+        b: Second limb.
+        c: Third limb.
+        d: Fourth limb.
+    """
+
+    a: U32
+    b: U32
+    c: U32
+    d: U32
+
+    def as_f32(self) -> float:
+        """The first limb scaled into [0, 1], for plots only: a field element has no magnitude."""
+        return self.a / M31_PRIME
+
+
+class RoundPoly(msgspec.Struct, frozen=True, gc=False):
+    """A degree-2 round polynomial by its coefficients: c0 + c1*x + c2*x^2."""
+
+    c0: SecureField
+    c1: SecureField
+    c2: SecureField
+
+
+class RoundPolyDeg3(msgspec.Struct, frozen=True, gc=False):
+    """A degree-3 round polynomial by its coefficients: c0 + c1*x + c2*x^2 + c3*x^3."""
+
+    c0: SecureField
+    c1: SecureField
+    c2: SecureField
+    c3: SecureField
+
+
+class CircuitNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One layer of the circuit's DAG; `input_layers` are the indices of its predecessors."""
+
+    layer_idx: U64
+    node_id: U64
+    kind: LayerKind
+    input_shape: Shape
+    output_shape: Shape
+    trace_cost: U64
+    input_layers: list[U64]
+
+
+class _WithFloats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of values with floating point fields: what is not finite becomes None."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            # A finite float minus itself is zero; NaN and the infinities give NaN. numpy's float64 is a float, too.
+            if isinstance(value, float) and value - value != 0.0:
+                force_setattr(self, name, None)
+
+
+class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
+    """One device as the prover reports it; `utilization` is a fraction from 0 to 1, `free_memory_bytes` None if unknown."""
+
+    device_id: U64
+    device_name: str
+    utilization: Float
+    free_memory_bytes: U64 | None
+
+
+class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
+    """Statistics over all values of an activation tensor; `sparsity` is the fraction of zeros."""
+
+    mean: Float
+    std_dev: Float
+    min: Float
+    max: Float
+    sparsity: Float
+
+
+class ProofEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all events. The class name is the event's kind, and its key on the wire."""
+
+
+class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The layer DAG, once it is compiled from the model's computation graph."""
+
+    total_layers: U64
+    input_shape: Shape
+    output_shape: Shape
+    nodes: list[CircuitNode]
+    has_simd: bool
+    simd_num_blocks: U64
+
+
+class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A sample of one layer's activation tensor with statistics; raw M31 values."""
+
+    layer_idx: U64
+    node_id: U64
+    kind: LayerKind
+    output_shape: Shape
+    output_sample: list[U32]
+    stats: ActivationStats
+
+
+class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The attention scores of one head, row-major and at most 64x64; `seq_len` is the sequence's true length."""
+
+    layer_idx: U64
+    head_idx: U64
+    num_heads: U64
+    seq_len: U64
+    scores: list[Float]
+
+    def __post_init__(self) -> None:
+        scores = self.scores
+        if isinstance(scores, list) and any(isinstance(s, float) and s - s != 0.0 for s in scores):
+            finite = [None if isinstance(s, float) and s - s != 0.0 else s for s in scores]
+            force_setattr(self, "scores", finite)
+
+
+class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A proof begins; `num_layers` counts every layer of the circuit, also those that will not be proved one by one."""
+
+    model_name: str | None
+    backend: str
+    num_layers: U64
+    input_shape: Shape
+    output_shape: Shape
+
+
+class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The reduction of one layer begins. The walk goes from the last layer to the first."""
+
+    layer_idx: U64
+    kind: LayerKind
+    input_shape: Shape
+    output_shape: Shape
+    trace_cost: U64
+    claim_value_approx: Float
+    gpu_device: U64 | None
+
+
+class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """One round of a layer's sumcheck; `round` counts from 0. Exactly one polynomial is given, or none."""
+
+    layer_idx: U64
+    round: U64
+    total_rounds: U64
+    poly_deg2: RoundPoly | None
+    poly_deg3: RoundPolyDeg3 | None
+    claim_value_approx: Float
+
+    def __post_init__(self) -> None:
+        # Written out, not inherited: rounds are the bulk of every stream.
+        claim = self.claim_value_approx
+        if isinstance(claim, float) and claim - claim != 0.0:
+            force_setattr(self, "claim_value_approx", None)
+
+
+class LayerEnd(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The reduction of one layer ended. `duration_ms` and `rounds_completed` are the producer's own figures."""
+
+    layer_idx: U64
+    kind: LayerProofKind
+    final_claim_value_approx: Float
+    duration_ms: U64
+    rounds_completed: U64
+
+
+class ProofComplete(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A proof ended well. `duration_ms` is the producer's own figure; some producers always write 0."""
+
+    duration_ms: U64
+    num_layer_proofs: U64
+    num_weight_openings: U64
+    weight_binding_mode: str
+
+
+class WeightOpeningStart(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The opening of one weight commitment begins."""
+
+    weight_node_id: U64
+    eval_point_len: U64
+
+
+class WeightOpeningEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The opening of one weight commitment ended; `commitment_hex` is the commitment's first 8 bytes."""
+
+    weight_node_id: U64
+    duration_ms: U64
+    commitment_hex: str
+
+
+class AggregatedBindingStart(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The sumcheck that binds all weight claims at once begins."""
+
+    num_claims: U64
+    num_matrices: U64
+
+
+class AggregatedBindingEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The aggregated weight binding ended."""
+
+    duration_ms: U64
+    estimated_calldata_felts: U64
+
+
+class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """Devices and progress as the prover reports them. Its figures are reported, not measured: see docs/events.md."""
+
+    devices: list[GpuSnapshot]
+    matmul_done: U64
+    matmul_total: U64
+    layers_done: U64
+    layers_total: U64
+
+
+class StarkProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The unified STARK over the layers that the walk does not prove begins."""
+
+    num_activation_layers: U64
+    num_add_layers: U64
+    num_layernorm_layers: U64
+
+
+class StarkProofEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The unified STARK ended."""
+
+    duration_ms: U64
+
+
+class Log(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A line of text from the producer. A "lagged N events" line is how a WebSocket server says that it lost N."""
+
+    level: LogLevel
+    message: str
+
+
+PRODUCER_EVENTS: tuple[type[ProofEvent], ...] = (
+    CircuitCompiled,
+    LayerActivation,
+    AttentionHeatmap,
+    ProofStart,
+    LayerStart,
+    SumcheckRound,
+    LayerEnd,
+    ProofComplete,
+    WeightOpeningStart,
+    WeightOpeningEnd,
+    AggregatedBindingStart,
+    AggregatedBindingEnd,
+    GpuStatus,
+    StarkProofStart,
+    StarkProofEnd,
+    Log,
+)
+"""The sixteen variants of the producer's wire format."""
+
+
+class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A producer's flow begins.
+
+    Attributes:
+        source: Where it comes from, as shown to a person: a file's path, an address, a program's name.
+        time_source: How event times came to be: `envelope` (the producer or a recording gave them), `arrival` (stamped on
+            arrival) or `reconstructed` (laid out from reported durations).
+        traceparent: The W3C trace context in force when the session was opened, or None.
+        resource: Who runs the prover, as OpenTelemetry resource attributes.
+    """
+
+    source: str
+    time_source: str
+    traceparent: str | None
+    resource: dict[str, str]
+
+
+class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A producer's flow ended.
+
+    Attributes:
+        outcome: `ended` (the flow came to its end), `lost` (it broke off) or `interrupted` (we were told to stop).
+        reason: What is known about the end, or None.
+        refused: How many lines or events could not be read.
+    """
+
+    outcome: str
+    reason: str | None
+    refused: U64
+
+
+class ProofAborted(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The open proof ended without success: the producer's code raised, or said so."""
+
+    reason: str
+
+
+class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """Events are missing at this place of the stream.
+
+    Attributes:
+        where: `intake`, or `lane:NAME` for the plugin's own queue.
+        counts: How many, by kind.
+    """
+
+    where: str
+    counts: dict[str, U64]
+
+
+class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """The condition of one plugin and of its lane.
+
+    Attributes:
+        plugin: The plugin's name.
+        status: `starting`, `ready`, `stalled` or `failed`.
+        reason: Why, where it is not ready; else None.
+        depth: Events waiting in the lane.
+        delivered: Events handed to the plugin so far.
+        dropped: Events the lane could not hold, by kind.
+        counters: What the plugin itself reports.
+    """
+
+    plugin: str
+    status: str
+    reason: str | None
+    depth: U64
+    delivered: U64
+    dropped: dict[str, U64]
+    counters: dict[str, U64]
+
+
+class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A proof has a trace now.
+
+    Attributes:
+        proof: The proof's ordinal within its session, from 0.
+        trace_id: 32 lower-case hex digits.
+        span_id: 16 lower-case hex digits, of the proof's span.
+        sampled: Whether the trace is exported.
+    """
+
+    proof: U64
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+
+HOST_EVENTS: tuple[type[ProofEvent], ...] = (
+    SessionOpened,
+    SessionClosed,
+    ProofAborted,
+    EventsLost,
+    PluginHealth,
+    TraceStarted,
+)
+"""The variants that proofstream itself and its plugins add to the stream."""
+
+
+class UnknownEvent(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """An event of a kind that nobody declared; its body is kept in the envelope's `raw`."""
+
+    kind: str
+
+
+def kind_of(event: ProofEvent) -> str:
+    """The event's kind: its key on the wire."""
+    return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
+
+
+_SHEDDABLE = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus"})
+
+
+def is_sheddable(event: ProofEvent) -> bool:
+    """Whether a full lane may drop the event: bulk data, not the facts that intervals are built from."""
+    if isinstance(event, Log):
+        return event.level not in (LogLevel.Warn, LogLevel.Error)
+    return type(event).__name__ in _SHEDDABLE

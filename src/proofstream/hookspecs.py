@@ -1,0 +1,154 @@
+"""The hooks: everything that a plugin can be asked.
+
+A plugin is a class that a distribution names in the entry-point group ``proofstream``. The host makes one instance, without
+arguments, and calls the methods marked with `hookimpl`. A method may take fewer arguments than its hook gives.
+
+What a plugin may rely on:
+
+1. Declaring hooks (plural nouns) are called once, on the thread that makes the host, before any lane exists. They do no I/O.
+2. Acting hooks (verbs) of one plugin are called on one thread, its lane, and never overlap: configure comes before every
+   consume, and unconfigure after them all. A plugin needs no locks for its own state.
+3. Envelopes arrive in increasing ``seq``. What a plugin returns from consume is published after what caused it.
+4. A plugin never receives an event that descends from one of its own.
+5. There is no order among plugins. Who needs another's output consumes its events.
+6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.
+7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before anything is
+   configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from proofstream.catalog import Catalog
+from proofstream.contracts import Command, Option, SourceType
+from proofstream.envelopes import Batch
+from proofstream.events import ProofEvent
+
+PROJECT = "proofstream"
+HOOK_API = 1
+"""Version of the hooks; within one version hooks and arguments are only added."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PluginContext:
+    """What the host gives a plugin when it configures it. Fields are only ever added.
+
+    Attributes:
+        config: The plugin's own configuration table, merged from file, environment and flags; not validated.
+        catalog: All event types of this host.
+        publish: Put an event on the bus. Any thread; never blocks, never raises.
+        progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged. Any
+            thread. A host that is about to end waits for a plugin as long as it makes progress.
+        identity: Who we are, as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``.
+        live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
+        log: The plugin's logger.
+    """
+
+    config: Mapping[str, Any]
+    catalog: Catalog
+    publish: Callable[[ProofEvent], None]
+    progress: Callable[[], None]
+    identity: Mapping[str, str]
+    live: bool
+    log: logging.Logger = field(repr=False)
+
+
+if TYPE_CHECKING:
+    PluginResult = Iterable[ProofEvent] | None
+
+
+class ProofstreamHooks:
+    """The hookspecs."""
+
+    @hookspec
+    def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
+        """Declare event types of the plugin's own, so that they are decoded and checked.
+
+        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; two plugins that
+        declare one kind are an error that names both.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_sources(self) -> Iterable[SourceType]:
+        """Declare where envelopes can come from: a URI scheme and how to open it.
+
+        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; two plugins that
+        declare one scheme are an error that names both.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_options(self) -> Iterable[Option]:
+        """Declare command-line flags. A flag sets a key of the plugin's configuration table, and asks for the plugin.
+
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that declare
+        one flag are an error that names both.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_commands(self) -> Iterable[Command]:
+        """Declare subcommands of ``proofstream``.
+
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that declare
+        one command are an error that names both.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_capture(self) -> object:
+        """Take something from the thread that opens a session or starts a proof, such as the current trace context.
+
+        The value comes back in ``envelope.captured`` under the plugin's name, on SessionOpened or ProofStart. Return None to
+        capture nothing. It must be quick and must not import anything.
+
+        When: inside ``open_session`` and ``session.proof()``, never in a bare ``emit``. Thread: the producer's. Failure:
+        ignored, logged once; the prover is never disturbed.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_configure(self, context: PluginContext) -> None:
+        """Validate the configuration, import what is heavy, open what is needed.
+
+        When: once, before the first batch. Thread: the plugin's lane. Failure: the plugin is broken and gets no batches; a
+        ModuleNotFoundError of a module that is not the plugin's own makes it missing instead.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_consume(self, batch: Batch) -> PluginResult:
+        """Take the next envelopes; return events derived from them, or None.
+
+        When: for each batch, in order; with an empty batch after ``tick_s`` idle seconds. Thread: the plugin's lane.
+        Failure: an exception, or a result with anything but events, disables the plugin for the rest of the run.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        """Report counters that the host cannot see, such as exports given up. A counter whose name starts with ``lost_``
+        says that something asked for was not delivered: the command then ends with exit status 1.
+
+        When: between batches every few seconds, and after unconfigure. Thread: the plugin's lane. Failure: as in consume.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_unconfigure(self, timeout_s: float) -> None:
+        """Flush and close what configure opened, within `timeout_s` seconds.
+
+        When: once, after the last batch; also after a failure, if configure had succeeded. Thread: the plugin's lane.
+        Failure: logged; a plugin that takes longer is abandoned and named.
+        """
+        raise NotImplementedError

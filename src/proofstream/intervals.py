@@ -1,0 +1,217 @@
+"""Intervals: stretches of time with a start and an end, derived from events by the timeline."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from proofstream.envelopes import Envelope
+from proofstream.events import CircuitCompiled, LayerStart, ProofStart
+
+
+class IntervalKind(enum.Enum):
+    """What an interval is a stretch of; the value is its name in traces."""
+
+    PROOF = "proof"
+    LAYER = "layer"
+    WEIGHT_OPENING = "weight_opening"
+    WEIGHT_BINDING = "weight_binding"
+    STARK_PROOF = "stark_proof"
+
+
+class Interval:
+    """One layer, weight opening, weight binding or STARK proof; `Proof` is the interval that holds the others.
+
+    The timeline is the only one to change it. Once it is closed it does not change again.
+
+    Attributes:
+        kind: What it is a stretch of.
+        session_id: The session it belongs to.
+        job_id: The producer's name of the job, or None.
+        ordinal: How many intervals the session had opened before this one; the same on every replay.
+        key: The layer's index, or the weight's node id; None for the other kinds.
+        proof: The proof it belongs to; None where it stands on its own.
+        opened: The envelope of its start event; None if that was never seen.
+        closed: The envelope of its end event; None while it is open and if that was never seen.
+        start_unix_nano: When it began.
+        end_unix_nano: When it ended, at least `start_unix_nano`; None while it is open.
+        rounds: Sumcheck rounds counted in it.
+        superseded_unix_nano: For an open layer: when the next layer began on the same device. It is its end, unless an end
+            event still comes.
+        aborted_reason: Why it ended without success, or None.
+    """
+
+    __slots__ = (
+        "aborted_reason",
+        "closed",
+        "end_unix_nano",
+        "job_id",
+        "key",
+        "kind",
+        "opened",
+        "ordinal",
+        "proof",
+        "rounds",
+        "session_id",
+        "start_unix_nano",
+        "superseded_unix_nano",
+    )
+
+    def __init__(
+        self,
+        *,
+        kind: IntervalKind,
+        session_id: str,
+        job_id: str | None,
+        ordinal: int,
+        key: int | None,
+        proof: Proof | None,
+        opened: Envelope | None,
+        start_unix_nano: int,
+    ) -> None:
+        self.kind = kind
+        self.session_id = session_id
+        self.job_id = job_id
+        self.ordinal = ordinal
+        self.key = key
+        self.proof = proof
+        self.opened = opened
+        self.start_unix_nano = start_unix_nano
+        self.closed: Envelope | None = None
+        self.end_unix_nano: int | None = None
+        self.rounds = 0
+        self.superseded_unix_nano: int | None = None
+        self.aborted_reason: str | None = None
+
+    @property
+    def start_seen(self) -> bool:
+        """Whether its start event was seen; else the start is a guess, no earlier than its proof's."""
+        return self.opened is not None
+
+    @property
+    def end_seen(self) -> bool:
+        """Whether its end event was seen."""
+        return self.closed is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.end_unix_nano is None
+
+    @property
+    def duration_ns(self) -> int | None:
+        """How long it took, measured from envelope times; None while it is open."""
+        return None if self.end_unix_nano is None else self.end_unix_nano - self.start_unix_nano
+
+    @property
+    def layer_kind(self) -> str:
+        """For a layer: the name of its kind, `Unknown` if its start was not seen."""
+        event = self.opened.event if self.opened is not None else None
+        return event.kind.value if isinstance(event, LayerStart) else "Unknown"
+
+
+class Proof(Interval):
+    """A proof, from ProofStart to ProofComplete or whatever was seen of it.
+
+    Attributes:
+        proof_ordinal: How many proofs the session had before this one.
+        layers_opened: Layers that began.
+        layers_closed: Layers that ended.
+        rounds: Sumcheck rounds of all its layers, and those of no open layer.
+        rounds_unplaced: Those of its rounds that came while no layer of their index was open.
+        lost_events: Events known to be missing while it was open.
+        last_layer: The layer that began last, or None.
+        circuit: The circuit, if the producer sent it.
+    """
+
+    __slots__ = (
+        "circuit",
+        "last_layer",
+        "latest_end_unix_nano",
+        "layers_closed",
+        "layers_opened",
+        "lost_events",
+        "open_children",
+        "open_layers",
+        "proof_ordinal",
+        "rounds_unplaced",
+        "walking",
+    )
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        job_id: str | None,
+        ordinal: int,
+        proof_ordinal: int,
+        opened: Envelope | None,
+        start_unix_nano: int,
+    ) -> None:
+        super().__init__(
+            kind=IntervalKind.PROOF,
+            session_id=session_id,
+            job_id=job_id,
+            ordinal=ordinal,
+            key=None,
+            proof=None,
+            opened=opened,
+            start_unix_nano=start_unix_nano,
+        )
+        self.proof_ordinal = proof_ordinal
+        self.layers_opened = 0
+        self.layers_closed = 0
+        self.rounds_unplaced = 0
+        self.lost_events = 0
+        self.last_layer: Interval | None = None
+        self.circuit: CircuitCompiled | None = None
+        self.open_layers: dict[int, Interval] = {}
+        self.open_children: list[Interval] = []
+        self.walking: dict[int | None, Interval] = {}
+        self.latest_end_unix_nano = start_unix_nano
+
+    @property
+    def num_layers(self) -> int | None:
+        """How many layers the producer announced; None if it did not."""
+        event = self.opened.event if self.opened is not None else None
+        if isinstance(event, ProofStart):
+            return event.num_layers
+        return None if self.circuit is None else self.circuit.total_layers
+
+    @property
+    def progress(self) -> float | None:
+        """Layers closed over layers announced, from 0 to 1; None if none were announced."""
+        total = self.num_layers
+        return None if not total else min(1.0, self.layers_closed / total)
+
+    @property
+    def active_layers(self) -> list[Interval]:
+        """The layers being worked on: begun, not ended, and no other one begun since on the same device."""
+        return [layer for layer in self.walking.values() if layer.is_open]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """An interval began; `envelope` is what showed it."""
+
+    interval: Interval
+    envelope: Envelope
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """An interval ended; `envelope` is what showed it, not always its own end event."""
+
+    interval: Interval
+    envelope: Envelope
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """Something happened inside `interval`, or, where that is None, in the session outside of any proof."""
+
+    interval: Interval | None
+    envelope: Envelope
+
+
+Change: TypeAlias = Opened | Closed | Noted
+"""What one envelope meant for the intervals. Children close before their proof."""

@@ -1,0 +1,238 @@
+"""The wire: JSON lines to events and back.
+
+Three shapes are read: the producer's bare lines, ``{"Kind":{...}}``; a server's job frames,
+``{"job_id":...,"event":{...}}``; and our own envelopes, ``{"v":1,"seq":...,"event":{...}}``. What a line holds beyond what we know
+(unknown kinds, fields and words) survives, because the event's own bytes are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from proofstream.catalog import Catalog
+from proofstream.envelopes import PRODUCER, Envelope
+from proofstream.errors import WireError
+from proofstream.events import ProofEvent, UnknownEvent, kind_of
+
+ENVELOPE_VERSION = 1
+MAX_LINE_BYTES = 16 * 2**20
+"""The longest line that is read, unless the user says otherwise."""
+
+_EXCERPT_CHARS = 80
+_U64_MAX = 2**64 - 1
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_TWENTY_DIGITS = b"0" * 20
+_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One line, read; what the line did not say is None.
+
+    Attributes:
+        event: The event.
+        raw: The event's own JSON, `{"Kind":{...}}`, as it stood on the line.
+        job_id: From a job frame or an envelope.
+        time_unix_nano: From an envelope.
+        session_id: From an envelope.
+        origin: From an envelope; `producer` otherwise.
+        traceparent: From an envelope.
+    """
+
+    event: ProofEvent
+    raw: bytes
+    job_id: str | None = None
+    time_unix_nano: int | None = None
+    session_id: str | None = None
+    origin: str = PRODUCER
+    traceparent: str | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """One line that could not be read.
+
+    Attributes:
+        line: Its number, from 1.
+        reason: What is wrong with it.
+        excerpt: How it begins, made safe to show.
+    """
+
+    line: int
+    reason: str
+    excerpt: str
+
+    def __str__(self) -> str:
+        shown = f": {self.excerpt}" if self.excerpt else ""
+        return f"line {self.line} refused: {self.reason}{shown}"
+
+
+class _Wrapper(msgspec.Struct, frozen=True, gc=False):
+    """The fields around an event in an envelope or a job frame."""
+
+    event: msgspec.Raw
+    v: int | None = None
+    seq: int | None = None
+    time_unix_nano: int | None = None
+    session_id: str | None = None
+    origin: str = PRODUCER
+    job_id: str | int | None = None
+    traceparent: str | None = None
+
+
+_unwrap = msgspec.json.Decoder(_Wrapper).decode
+
+
+class LineDecoder:
+    """Reads lines with the event types of one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def decode(self, line: bytes) -> Decoded:
+        """Read one line, without its newline.
+
+        Raises:
+            WireError: The line cannot be read; the message is the reason.
+        """
+        try:
+            str(line, "utf-8")
+            parts = _split(line)
+            if "event" in parts:
+                return self._decode_wrapped(line)
+            return Decoded(event=self._decode_event(parts, line), raw=line)
+        except UnicodeDecodeError as error:
+            raise WireError(f"not UTF-8 (byte {error.start})") from None
+        except msgspec.ValidationError as error:
+            raise WireError(str(error)) from None
+        except msgspec.DecodeError as error:
+            raise WireError(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+        except RecursionError:
+            raise WireError("nested too deep") from None
+
+    def _decode_wrapped(self, line: bytes) -> Decoded:
+        wrapper = _unwrap(line)
+        if wrapper.v is not None and wrapper.v != ENVELOPE_VERSION:
+            raise WireError(f"envelope version {wrapper.v} is not known, only {ENVELOPE_VERSION}")
+        time = wrapper.time_unix_nano
+        if time is not None and not 0 <= time < 2**63:
+            raise WireError(f"time_unix_nano {time} is out of range")
+        raw = bytes(wrapper.event)
+        job = wrapper.job_id
+        return Decoded(
+            event=self._decode_event(_split(raw), raw),
+            raw=raw,
+            job_id=job if job is None or isinstance(job, str) else str(job),
+            time_unix_nano=time,
+            session_id=wrapper.session_id,
+            origin=wrapper.origin,
+            traceparent=wrapper.traceparent,
+        )
+
+    def _decode_event(self, parts: dict[str, msgspec.Raw], raw: bytes) -> ProofEvent:
+        if len(parts) != 1:
+            raise WireError(f"expected an object with one key, the event's kind; got {len(parts)} keys")
+        ((kind, body),) = parts.items()
+        decoder = self._catalog.decoder(kind)
+        if decoder is None:
+            return UnknownEvent(kind=kind)
+        event: ProofEvent = decoder.decode(body)
+        # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here; a value above it has at least 20 digits.
+        if _TWENTY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
+            _check_u64(event, "$")
+        return event
+
+
+def _check_u64(value: Any, path: str) -> None:
+    if isinstance(value, int):
+        if value > _U64_MAX:
+            raise WireError(f"Expected `int` <= {_U64_MAX} - at `{path}`")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            _check_u64(getattr(value, name), f"{path}.{name}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_u64(item, f"{path}[...]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check_u64(item, f"{path}.{key}")
+
+
+def refusal(line_number: int, reason: str, line: bytes) -> Refusal:
+    """Describe a line that could not be read: its number from 1, the reason, and how it begins."""
+    head = line[: 4 * _EXCERPT_CHARS].decode("utf-8", "replace")
+    shown = _NOT_PRINTABLE.sub("\N{REPLACEMENT CHARACTER}", head)
+    excerpt = shown if len(shown) <= _EXCERPT_CHARS else shown[: _EXCERPT_CHARS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return Refusal(line=line_number, reason=reason, excerpt=excerpt)
+
+
+def _plain(value: Any) -> Any:
+    """What a numpy scalar holds; numpy itself is not needed for that."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        return item()
+    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+def encode_event(event: ProofEvent) -> bytes:
+    """The event's JSON, `{"Kind":{...}}`; numpy scalars become numbers.
+
+    Raises:
+        WireError: A value has no JSON form.
+    """
+    if isinstance(event, UnknownEvent):
+        raise WireError(f"{event.kind} is of a kind that nobody declared; its JSON is the envelope's raw")
+    try:
+        return b'{"%b":%b}' % (kind_of(event).encode(), _encode(event))
+    except (NotImplementedError, TypeError, ValueError, RecursionError) as error:
+        raise WireError(str(error)) from None
+
+
+def check_event(event: object, decoder: LineDecoder) -> Decoded:
+    """Check an event that was made in Python, by encoding it and reading it back as a line would be.
+
+    Raises:
+        WireError: It is no event, of a kind that nobody declared, or a value is of the wrong type or out of range.
+    """
+    if not isinstance(event, ProofEvent):
+        raise WireError(f"{type(event).__name__} is not an event")
+    decoded = decoder.decode(encode_event(event))
+    if type(decoded.event) is not type(event):
+        raise WireError(f"{kind_of(event)} is of a kind that nobody declared")
+    return decoded
+
+
+class _EnvelopeHead(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    v: int
+    seq: int
+    time_unix_nano: int
+    session_id: str
+    origin: str = PRODUCER
+    job_id: str | None = None
+    traceparent: str | None = None
+
+
+class _EnvelopeLine(_EnvelopeHead, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    event: msgspec.Raw
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """The envelope as one JSON line, without its newline; the event is written as the producer wrote it."""
+    return msgspec.json.encode(
+        _EnvelopeLine(
+            ENVELOPE_VERSION,
+            envelope.seq,
+            envelope.time_unix_nano,
+            envelope.session_id,
+            envelope.origin,
+            envelope.job_id,
+            envelope.traceparent,
+            event=msgspec.Raw(envelope.raw),
+        )
+    )
