@@ -38,7 +38,13 @@ class Feed(Protocol):
     """How a source reaches the host."""
 
     def open_session(
-        self, *, source: str, time_source: str, session_id: str | None = None, opened_at: int | None = None
+        self,
+        *,
+        source: str,
+        time_source: str,
+        session_id: str | None = None,
+        opened_at: int | None = None,
+        recorded: bool = False,
     ) -> SessionFeed:
         """Begin a session.
 
@@ -47,6 +53,8 @@ class Feed(Protocol):
             time_source: `envelope`, `arrival` or `reconstructed`.
             session_id: A recorded or reproducible id; a fresh one by default.
             opened_at: Nanoseconds since the epoch of its beginning; now by default.
+            recorded: The source itself delivers the recorded SessionOpened, so the host makes none; likewise `close` after a
+                recorded SessionClosed was delivered adds none.
         """
         ...
 
