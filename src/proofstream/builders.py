@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from proofstream.events import (
     ActivationStats,
@@ -36,24 +38,28 @@ def activation(
         node_id: The node's id in the computation graph.
         kind: What the layer computes.
         output_shape: Rows and columns of the tensor.
-        values: All values, row-major, as raw M31 integers; a one-dimensional numpy array will do.
-        max_sample: How many leading values the event carries. The statistics are over all of `values`.
+        values: All values, row-major, as raw M31 integers; a numpy array of any shape will do.
+        max_sample: How many leading values the event carries at most. The statistics are over all of `values`.
     """
+    flat = _flat(values)
     return LayerActivation(
         layer_idx=layer_idx,
         node_id=node_id,
         kind=kind,
         output_shape=output_shape,
-        output_sample=[int(v) for v in values[:max_sample]],
-        stats=activation_stats(values),
+        output_sample=[int(v) for v in flat[: max(0, max_sample)]],
+        stats=activation_stats(flat),
     )
 
 
 def activation_stats(values: Sequence[int]) -> ActivationStats:
     """Mean, population standard deviation, extremes and share of zeros; all None for an empty tensor."""
-    numbers = [float(v) for v in values]
-    if not numbers:
+    if len(values) == 0:
         return ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
+    array = _as_array(values)
+    if array is not None:
+        return _array_stats(array)
+    numbers = [float(v) for v in values]
     count = len(numbers)
     mean = math.fsum(numbers) / count
     variance = math.fsum((x - mean) ** 2 for x in numbers) / count
@@ -66,13 +72,36 @@ def activation_stats(values: Sequence[int]) -> ActivationStats:
     )
 
 
+def _as_array(values: object) -> Any | None:
+    """`values` if they are a numpy array. Who has one has imported numpy; nobody else needs it."""
+    numpy = sys.modules.get("numpy")
+    return values if numpy is not None and isinstance(values, numpy.ndarray) else None
+
+
+def _flat(values: Sequence[int]) -> Sequence[int]:
+    array = _as_array(values)
+    return values if array is None else array.reshape(-1)
+
+
+def _array_stats(array: Any) -> ActivationStats:
+    """As for any sequence, but at numpy's speed: this runs on the prover's thread."""
+    numbers = array.astype("float64")
+    return ActivationStats(
+        mean=float(numbers.mean()),
+        std_dev=float(numbers.std()),
+        min=float(numbers.min()),
+        max=float(numbers.max()),
+        sparsity=float((numbers == 0.0).mean()),
+    )
+
+
 def attention_heatmap(
     *, layer_idx: int, head_idx: int, num_heads: int, scores: Sequence[Sequence[float]]
 ) -> AttentionHeatmap:
     """Make an `AttentionHeatmap` from one head's whole score matrix.
 
-    A matrix larger than 64x64 is sampled at evenly spaced rows and columns; `seq_len` stays the true length, so the side
-    of the sample is ``min(seq_len, 64)``.
+    A matrix larger than 64x64 is sampled at evenly spaced rows and columns; `seq_len` stays the true length, so the
+    side of the sample is ``min(seq_len, 64)``.
 
     Args:
         layer_idx: The layer's index in the circuit.

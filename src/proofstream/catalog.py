@@ -13,6 +13,8 @@ from proofstream.events import HOST_EVENTS, PRODUCER_EVENTS, ProofEvent, Unknown
 CORE = "proofstream"
 """The owner of the event types that come with the core."""
 
+_NOT_DECLARABLE: tuple[object, ...] = (ProofEvent, UnknownEvent)
+
 
 class Catalog:
     """Event types by kind. Adding is done while plugins are loaded; after that it is only read."""
@@ -27,26 +29,21 @@ class Catalog:
         """Add the event types of one owner; all of them or, if one is not acceptable, none.
 
         Raises:
-            PluginError: A type is not a ProofEvent, its name is not written as kinds are, or somebody declared the kind.
+            PluginError: A type is not a frozen subclass of ProofEvent, its name is not written as kinds are, somebody
+                declared the kind, or a field is of a type that has no JSON form.
         """
         accepted: dict[str, type[ProofEvent]] = {}
+        decoders: dict[str, msgspec.json.Decoder[Any]] = {}
         for event_type in event_types:
-            kind = self._check(owner, event_type, accepted)
-            accepted[kind] = event_type
-        for kind, event_type in accepted.items():
-            self._types[kind] = event_type
-            self._owners[kind] = owner
-            self._decoders[kind] = msgspec.json.Decoder(event_type)
-
-    def _check(self, owner: str, event_type: object, accepted: dict[str, type[ProofEvent]]) -> str:
-        if not (isinstance(event_type, type) and issubclass(event_type, ProofEvent)) or event_type is UnknownEvent:
-            raise PluginError(f"{owner} declares {event_type!r} as an event type, which is not a subclass of ProofEvent")
-        kind = event_type.__name__
-        if not kind[0].isupper():
-            raise PluginError(f"{owner} declares event type {kind!r}; kinds begin with a capital letter")
-        if kind in accepted or kind in self._owners:
-            raise PluginError(f"event type {kind} is declared by both {self._owners.get(kind, owner)} and {owner}")
-        return kind
+            checked = _checked(owner, event_type)
+            kind = checked.__name__
+            if kind in accepted or kind in self._owners:
+                raise PluginError(f"event type {kind} is declared by both {self._owners.get(kind, owner)} and {owner}")
+            accepted[kind] = checked
+            decoders[kind] = _decoder(owner, checked)
+        self._types.update(accepted)
+        self._decoders.update(decoders)
+        self._owners.update(dict.fromkeys(accepted, owner))
 
     def __iter__(self) -> Iterator[tuple[str, type[ProofEvent], str]]:
         """Kind, type and owner of each event type, by kind."""
@@ -58,3 +55,24 @@ class Catalog:
     def decoder(self, kind: str) -> msgspec.json.Decoder[Any] | None:
         """The decoder of an event's body, or None if nobody declared the kind."""
         return self._decoders.get(kind)
+
+
+def _checked(owner: str, event_type: object) -> type[ProofEvent]:
+    """The event type, if it is one that may be declared."""
+    if not (isinstance(event_type, type) and issubclass(event_type, ProofEvent)) or event_type in _NOT_DECLARABLE:
+        raise PluginError(f"{owner} declares {event_type!r} as an event type, which is not a subclass of ProofEvent")
+    kind = event_type.__name__
+    if not (kind.isidentifier() and kind[0].isupper()):
+        raise PluginError(f"{owner} declares event type {kind!r}; kinds are names that begin with a capital letter")
+    if not event_type.__struct_config__.frozen:
+        raise PluginError(f"{owner} declares event type {kind}, which is not frozen; facts do not change")
+    return event_type
+
+
+def _decoder(owner: str, event_type: type[ProofEvent]) -> msgspec.json.Decoder[Any]:
+    try:
+        return msgspec.json.Decoder(event_type)
+    except Exception as error:
+        # Resolving a stranger's annotations runs a stranger's code.
+        kind = event_type.__name__
+        raise PluginError(f"{owner} declares event type {kind}, which cannot be read: {error}") from error

@@ -7,13 +7,14 @@ Names and fields are those of the producer's wire format (serde, externally tagg
 - A floating point number may be None: a NaN or infinity has no JSON form, and producers write null for it. Constructors
   turn such values into None.
 
-Building an event never raises on a wrong value type: it runs on the prover's thread. Values are checked later, by the bus.
+Building an event never raises on a wrong value type: it runs on the prover's thread. The bus checks the values later.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Annotated, TypeAlias
+from math import isfinite
+from typing import Annotated, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -34,7 +35,15 @@ M31_PRIME = 2**31 - 1
 """The Mersenne prime that the prover's base field is built on."""
 
 
-class LayerKind(enum.Enum):
+class _Word(enum.Enum):
+    """Base of the vocabulary's word lists; each has a member `Unknown`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:  # noqa: ARG003 - enum's signature
+        return cls["Unknown"]
+
+
+class LayerKind(_Word):
     """What a circuit layer computes. A word that is not listed decodes as `Unknown`."""
 
     MatMul = "MatMul"
@@ -49,10 +58,6 @@ class LayerKind(enum.Enum):
     Quantize = "Quantize"
     Input = "Input"
     Unknown = "Unknown"
-
-    @classmethod
-    def _missing_(cls, value: object) -> LayerKind:
-        return cls.Unknown
 
     @property
     def color_rgb(self) -> tuple[int, int, int]:
@@ -76,7 +81,7 @@ _LAYER_COLORS: dict[LayerKind, tuple[int, int, int]] = {
 }
 
 
-class LayerProofKind(enum.Enum):
+class LayerProofKind(_Word):
     """How a layer was proved. A word that is not listed decodes as `Unknown`."""
 
     Sumcheck = "Sumcheck"
@@ -86,12 +91,8 @@ class LayerProofKind(enum.Enum):
     Deferred = "Deferred"
     Unknown = "Unknown"
 
-    @classmethod
-    def _missing_(cls, value: object) -> LayerProofKind:
-        return cls.Unknown
 
-
-class LogLevel(enum.Enum):
+class LogLevel(_Word):
     """Severity of a `Log` event. A word that is not listed decodes as `Unknown`."""
 
     Trace = "Trace"
@@ -100,10 +101,6 @@ class LogLevel(enum.Enum):
     Warn = "Warn"
     Error = "Error"
     Unknown = "Unknown"
-
-    @classmethod
-    def _missing_(cls, value: object) -> LogLevel:
-        return cls.Unknown
 
 
 class SecureField(msgspec.Struct, frozen=True, gc=False):
@@ -161,13 +158,12 @@ class _WithFloats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            # A finite float minus itself is zero; NaN and the infinities give NaN. numpy's float64 is a float, too.
-            if isinstance(value, float) and value - value != 0.0:
+            if isinstance(value, float) and not isfinite(value):
                 force_setattr(self, name, None)
 
 
 class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
-    """One device as the prover reports it; `utilization` is a fraction from 0 to 1, `free_memory_bytes` None if unknown."""
+    """One device as the prover reports it; `utilization` is from 0 to 1, `free_memory_bytes` None if unknown."""
 
     device_id: U64
     device_name: str
@@ -222,8 +218,8 @@ class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         scores = self.scores
-        if isinstance(scores, list) and any(isinstance(s, float) and s - s != 0.0 for s in scores):
-            finite = [None if isinstance(s, float) and s - s != 0.0 else s for s in scores]
+        if type(scores) is list and any(isinstance(s, float) and not isfinite(s) for s in scores):
+            finite = [None if isinstance(s, float) and not isfinite(s) else s for s in scores]
             force_setattr(self, "scores", finite)
 
 
@@ -262,7 +258,7 @@ class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         # Written out, not inherited: rounds are the bulk of every stream.
         claim = self.claim_value_approx
-        if isinstance(claim, float) and claim - claim != 0.0:
+        if isinstance(claim, float) and not isfinite(claim):
             force_setattr(self, "claim_value_approx", None)
 
 
@@ -371,8 +367,8 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         source: Where it comes from, as shown to a person: a file's path, an address, a program's name.
-        time_source: How event times came to be: `envelope` (the producer or a recording gave them), `arrival` (stamped on
-            arrival) or `reconstructed` (laid out from reported durations).
+        time_source: How event times came to be: `envelope` (the producer or a recording gave them), `arrival` (stamped
+            on arrival) or `reconstructed` (laid out from reported durations).
         traceparent: The W3C trace context in force when the session was opened, or None.
         resource: Who runs the prover, as OpenTelemetry resource attributes.
     """

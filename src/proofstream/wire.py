@@ -1,14 +1,15 @@
 """The wire: JSON lines to events and back.
 
 Three shapes are read: the producer's bare lines, ``{"Kind":{...}}``; a server's job frames,
-``{"job_id":...,"event":{...}}``; and our own envelopes, ``{"v":1,"seq":...,"event":{...}}``. What a line holds beyond what we know
-(unknown kinds, fields and words) survives, because the event's own bytes are kept.
+``{"job_id":...,"event":{...}}``; and our own envelopes, ``{"v":1,"seq":...,"event":{...}}``. What a line holds beyond
+what we know (unknown kinds, fields and words) survives, because the event's own bytes are kept.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -25,6 +26,13 @@ _EXCERPT_CHARS = 80
 _U64_MAX = 2**64 - 1
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _TWENTY_DIGITS = b"0" * 20
+_REASON_CHARS = 200
+_NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(?P<pair>\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)",
+    re.DOTALL,
+)
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -35,7 +43,8 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         event: The event.
-        raw: The event's own JSON, `{"Kind":{...}}`, as it stood on the line.
+        raw: The event's own JSON, `{"Kind":{...}}`, as it stood on the line; newlines between its values became spaces,
+            and halves of surrogate pairs, which are no text, the replacement character.
         job_id: From a job frame or an envelope.
         time_unix_nano: From an envelope.
         session_id: From an envelope.
@@ -99,11 +108,20 @@ class LineDecoder:
             WireError: The line cannot be read; the message is the reason.
         """
         try:
+            return self._decode(line)
+        except WireError:
+            mended = _mend_escapes(line)
+            if mended == line:
+                raise
+        return self._decode(mended)
+
+    def _decode(self, line: bytes) -> Decoded:
+        try:
             str(line, "utf-8")
             parts = _split(line)
             if "event" in parts:
                 return self._decode_wrapped(line)
-            return Decoded(event=self._decode_event(parts, line), raw=line)
+            return Decoded(event=self._decode_event(parts, line), raw=_one_line(line))
         except UnicodeDecodeError as error:
             raise WireError(f"not UTF-8 (byte {error.start})") from None
         except msgspec.ValidationError as error:
@@ -116,15 +134,15 @@ class LineDecoder:
     def _decode_wrapped(self, line: bytes) -> Decoded:
         wrapper = _unwrap(line)
         if wrapper.v is not None and wrapper.v != ENVELOPE_VERSION:
-            raise WireError(f"envelope version {wrapper.v} is not known, only {ENVELOPE_VERSION}")
+            raise WireError(f"envelope version {wrapper.v!s:.20} is not known, only {ENVELOPE_VERSION}")
         time = wrapper.time_unix_nano
         if time is not None and not 0 <= time < 2**63:
-            raise WireError(f"time_unix_nano {time} is out of range")
+            raise WireError(f"time_unix_nano {time!s:.20} is out of range")
         raw = bytes(wrapper.event)
         job = wrapper.job_id
         return Decoded(
             event=self._decode_event(_split(raw), raw),
-            raw=raw,
+            raw=_one_line(raw),
             job_id=job if job is None or isinstance(job, str) else str(job),
             time_unix_nano=time,
             session_id=wrapper.session_id,
@@ -153,12 +171,26 @@ def _check_u64(value: Any, path: str) -> None:
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             _check_u64(getattr(value, name), f"{path}.{name}")
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_u64(item, f"{path}[...]")
     elif isinstance(value, dict):
-        for key, item in value.items():
-            _check_u64(item, f"{path}.{key}")
+        _check_u64(list(cast("dict[str, Any]", value).values()), path)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any]", value):
+            _check_u64(item, f"{path}[...]")
+
+
+def _one_line(raw: bytes) -> bytes:
+    """Valid JSON without newlines: they can only stand between values."""
+    return raw.translate(_NEWLINES_TO_SPACES) if b"\n" in raw or b"\r" in raw else raw
+
+
+def _mend_escapes(line: bytes) -> bytes:
+    r"""Replace `\ud800` and its like where the pair's other half is missing: no text, though JSON can spell it."""
+    return _ESCAPE.sub(_mend_escape, line) if _SURROGATE.search(line) else line
+
+
+def _mend_escape(match: re.Match[bytes]) -> bytes:
+    escape = match[0]
+    return b"\\ufffd" if _SURROGATE.match(escape) and match["pair"] is None else escape
 
 
 def refusal(line_number: int, reason: str, line: bytes) -> Refusal:
@@ -170,18 +202,47 @@ def refusal(line_number: int, reason: str, line: bytes) -> Refusal:
 
 
 def _plain(value: Any) -> Any:
-    """What a numpy scalar holds; numpy itself is not needed for that."""
+    """What a numpy scalar holds, numpy itself is not needed for that; what a subclass of str, int or float holds."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:
         return item()
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return plain(value)
     raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
+def _without_surrogates(value: Any) -> Any:
+    """The same value with text that UTF-8 can hold; such halves of characters come from undecodable file names."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in pairs}
+    return value
+
+
+def _body(event: ProofEvent) -> bytes:
+    try:
+        return _encode(event)
+    except UnicodeEncodeError:
+        return _encode(_without_surrogates(msgspec.to_builtins(event, enc_hook=_plain)))
+
+
+def _reason(error: Exception) -> str:
+    try:
+        return str(error)[:_REASON_CHARS]
+    except Exception:  # noqa: BLE001 - an exception of the prover's own may fail to describe itself
+        return type(error).__name__
+
+
 def encode_event(event: ProofEvent) -> bytes:
-    """The event's JSON, `{"Kind":{...}}`; numpy scalars become numbers.
+    """The event's JSON, `{"Kind":{...}}`; numpy scalars become numbers, halves of surrogate pairs a question mark.
 
     Raises:
         WireError: A value has no JSON form.
@@ -189,9 +250,15 @@ def encode_event(event: ProofEvent) -> bytes:
     if isinstance(event, UnknownEvent):
         raise WireError(f"{event.kind} is of a kind that nobody declared; its JSON is the envelope's raw")
     try:
-        return b'{"%b":%b}' % (kind_of(event).encode(), _encode(event))
-    except (NotImplementedError, TypeError, ValueError, RecursionError) as error:
-        raise WireError(str(error)) from None
+        return b'{"%b":%b}' % (kind_of(event).encode(), _body(event))
+    except Exception as error:  # noqa: BLE001 - a value made elsewhere may raise anything when it is asked what it holds
+        raise WireError(_reason(error)) from None
+
+
+@functools.cache
+def _text_fields(event_type: type[ProofEvent]) -> tuple[str, ...]:
+    """The fields that hold text: msgspec writes bytes, dates and ids as text, which is not what they say."""
+    return tuple(f.name for f in msgspec.structs.fields(event_type) if f.type in (str, str | None))
 
 
 def check_event(event: object, decoder: LineDecoder) -> Decoded:
@@ -200,11 +267,16 @@ def check_event(event: object, decoder: LineDecoder) -> Decoded:
     Raises:
         WireError: It is no event, of a kind that nobody declared, or a value is of the wrong type or out of range.
     """
-    if not isinstance(event, ProofEvent):
+    if not issubclass(type(event), ProofEvent):
         raise WireError(f"{type(event).__name__} is not an event")
+    assert isinstance(event, ProofEvent)
     decoded = decoder.decode(encode_event(event))
     if type(decoded.event) is not type(event):
         raise WireError(f"{kind_of(event)} is of a kind that nobody declared")
+    for name in _text_fields(type(event)):
+        value = getattr(event, name)
+        if value is not None and not isinstance(value, str):
+            raise WireError(f"Expected `str`, got `{type(value).__name__}` - at `$.{name}`")
     return decoded
 
 
