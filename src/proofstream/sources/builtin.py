@@ -1,0 +1,99 @@
+"""The sources that come with the core, by scheme."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from urllib.parse import unquote
+
+from proofstream.catalog import Catalog
+from proofstream.contracts import Source, SourceRequest, SourceType
+from proofstream.errors import UsageError
+from proofstream.sources.compression import is_compressed, need_zstandard
+from proofstream.sources.files import FileSource
+from proofstream.sources.following import FollowedFile
+from proofstream.sources.sockets import TcpSource, UnixSource
+from proofstream.sources.streams import StdinSource
+from proofstream.wire import LineDecoder
+
+
+def builtin_sources(catalog: Catalog) -> list[SourceType]:
+    """The core's own kinds of source.
+
+    Args:
+        catalog: The event types to read with. It may still grow until a source is opened.
+    """
+    decoder = LineDecoder(catalog)
+
+    def open_stdin(request: SourceRequest) -> Source:
+        _refuse_file_flags(request)
+        return StdinSource(request, decoder)
+
+    def open_unix(request: SourceRequest) -> Source:
+        _refuse_file_flags(request)
+        return UnixSource(request, decoder)
+
+    def open_tcp(request: SourceRequest) -> Source:
+        _refuse_file_flags(request)
+        return TcpSource(request, decoder)
+
+    return [
+        SourceType(
+            scheme="file",
+            form="PATH",
+            summary="a file of JSON lines or a recording, also .gz and .zst",
+            open=lambda request: _open_file(request, decoder),
+            live=False,
+            waits=True,
+        ),
+        SourceType(
+            scheme="-",
+            form="-",
+            summary="JSON lines on standard input",
+            open=open_stdin,
+            live=True,
+            waits=True,
+        ),
+        SourceType(
+            scheme="unix",
+            form="unix:PATH",
+            summary="JSON lines from whoever connects to a Unix socket that we listen on",
+            open=open_unix,
+            live=True,
+            waits=False,
+        ),
+        SourceType(
+            scheme="tcp",
+            form="tcp://HOST:PORT",
+            summary="JSON lines from whoever connects to a TCP port of this machine that we listen on",
+            open=open_tcp,
+            live=True,
+            waits=False,
+        ),
+    ]
+
+
+def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
+    path = _path_of(request.uri)
+    if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
+        raise UsageError(f"--speed {request.speed}: it must be a number above 0")
+    if not request.follow:
+        need_zstandard(path)
+        return FileSource(path, request, decoder)
+    if is_compressed(path):
+        raise UsageError(f"{path}: a compressed file cannot be followed")
+    if request.speed is not None:
+        raise UsageError("--follow and --speed do not go together: a followed file has its own pace")
+    return FollowedFile(path, request, decoder)
+
+
+def _path_of(uri: str) -> Path:
+    if uri.startswith("file://"):
+        return Path(unquote(uri.removeprefix("file://")))
+    return Path(uri.removeprefix("file:"))
+
+
+def _refuse_file_flags(request: SourceRequest) -> None:
+    for flag, given in (("--follow", request.follow), ("--speed", request.speed is not None)):
+        if given:
+            raise UsageError(f"{flag} is for files; {request.uri} has its own pace")

@@ -1,0 +1,124 @@
+"""The bytes of a file, decompressed block by block. What a killed writer left behind is given as far as it goes."""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from proofstream.errors import SourceError
+
+READ_BYTES = 256 * 1024
+"""How much is read at once, and how much a gzip block grows to at most."""
+
+_GZIP = 31
+# A Zstandard block of four bytes can stand for 128 KiB, so what is decompressed at once is kept small.
+_ZST_STEP_BYTES = 4096
+
+
+class CutShort(Exception):
+    """The bytes break off: all that could be read has been given. The message says how."""
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the name says that the file is compressed."""
+    return path.suffix in {".gz", ".zst"}
+
+
+def need_zstandard(path: Path) -> None:
+    """Check that a `.zst` file can be read or written at all.
+
+    Raises:
+        SourceError: The file is Zstandard and the package is not installed.
+    """
+    if path.suffix == ".zst" and importlib.util.find_spec("zstandard") is None:
+        raise SourceError(f"{path}: .zst needs the package zstandard", hint="pip install 'proofstream[zst]'")
+
+
+def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[bytes]:
+    """The file's content, in order, decompressed according to the ending of its name.
+
+    Args:
+        file: The open file, at its beginning.
+        path: Its name.
+        limit: How many bytes of the file, as stored, are read at most.
+
+    Raises:
+        CutShort: A compressed file has no end, or is damaged after its beginning.
+        SourceError: The file cannot be read, or is not of the kind that its name says.
+    """
+    raw = _raw(file, path, limit)
+    if path.suffix == ".gz":
+        return _gunzip(raw, path)
+    if path.suffix == ".zst":
+        return _unzstd(raw, path)
+    return raw
+
+
+def _raw(file: BinaryIO, path: Path, limit: int | None) -> Iterator[bytes]:
+    left = limit
+    while left is None or left > 0:
+        try:
+            block = file.read(READ_BYTES if left is None else min(READ_BYTES, left))
+        except OSError as error:
+            raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
+        if not block:
+            return
+        if left is not None:
+            left -= len(block)
+        yield block
+
+
+def _gunzip(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    inflate = None
+    begun = False
+    try:
+        for stored in raw:
+            data = stored
+            while data:
+                if inflate is None:
+                    inflate = zlib.decompressobj(wbits=_GZIP)
+                yield inflate.decompress(data, READ_BYTES)
+                begun = True
+                if inflate.eof:
+                    # Zeros after a member are padding.
+                    data, inflate = inflate.unused_data.lstrip(b"\0"), None
+                else:
+                    data = inflate.unconsumed_tail
+        if inflate is not None:
+            yield inflate.flush()
+    except zlib.error as error:
+        raise _damaged(path, "gzip", error, begun=begun) from None
+    if inflate is not None and not inflate.eof:
+        raise CutShort(f"{path} ends in the middle of its compressed data")
+
+
+def _unzstd(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    import zstandard  # noqa: PLC0415 - an extra
+
+    frame = None
+    begun = False
+    try:
+        for stored in raw:
+            for start in range(0, len(stored), _ZST_STEP_BYTES):
+                data = stored[start : start + _ZST_STEP_BYTES]
+                while data:
+                    if frame is None:
+                        frame = zstandard.ZstdDecompressor().decompressobj()
+                    yield frame.decompress(data)
+                    begun = True
+                    data = frame.unused_data
+                    if frame.eof:
+                        frame = None
+    except zstandard.ZstdError as error:
+        raise _damaged(path, "Zstandard", error, begun=begun) from None
+    if frame is not None:
+        raise CutShort(f"{path} ends in the middle of its compressed data")
+
+
+def _damaged(path: Path, form: str, error: Exception, *, begun: bool) -> Exception:
+    if begun:
+        return CutShort(f"{path} is damaged: {error}")
+    return SourceError(f"{path} is not a {form} file: {error}")

@@ -1,0 +1,136 @@
+"""Files: plain, gzip or Zstandard; read to the end, or followed while they grow."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from proofstream.contracts import Feed, SourceRequest
+from proofstream.errors import SourceError
+from proofstream.sources.compression import CutShort, blocks
+from proofstream.sources.lines import Item, LineReader
+from proofstream.sources.pacing import Pacer, StopFlag
+from proofstream.sources.reconstruct import Reconstruction, scan
+from proofstream.sources.routing import SessionRouter
+from proofstream.sources.streams import read_stream
+from proofstream.wire import Decoded, LineDecoder
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading. A named pipe without a writer does not block.
+
+    Raises:
+        SourceError: There is none, it may not be read, or it is nothing that can be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from error
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SourceError(f"cannot read {path}: it is a folder")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+class FileSource:
+    """Reads a file from its beginning to its end, once.
+
+    A named pipe or a device that is given as a path is read as standard input is.
+    """
+
+    def __init__(self, path: Path, request: SourceRequest, decoder: LineDecoder) -> None:
+        self._path = path
+        self._decoder = decoder
+        self._max_line_bytes = request.max_line_bytes
+        self._pacer = Pacer(request.speed) if request.speed is not None else None
+        self._stop = StopFlag()
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stop.set()
+
+    def run(self, feed: Feed) -> None:
+        """Deliver the file.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        with open_file(self._path) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                self._replay(feed, file)
+            else:
+                reader = LineReader(self._decoder, self._max_line_bytes)
+                router = SessionRouter(feed, source=str(self._path), time_source="arrival")
+                read_stream(file.fileno(), router, reader, lambda: self._stopped(feed))
+
+    def _stopped(self, feed: Feed) -> bool:
+        return bool(self._stop) or feed.stopping
+
+    def _replay(self, feed: Feed, file: BinaryIO) -> None:
+        status = os.fstat(file.fileno())
+        # Both passes read the same bytes, also if somebody still writes.
+        size = status.st_size
+        found = scan(
+            blocks(file, self._path, limit=size),
+            self._decoder,
+            max_line_bytes=self._max_line_bytes,
+            mtime_ns=status.st_mtime_ns,
+            stopped=lambda: self._stopped(feed),
+        )
+        router = SessionRouter(
+            feed,
+            source=str(self._path),
+            time_source="arrival" if found is None else "reconstructed",
+            session_id=None if found is None else found.session_id,
+            opened_at=None if found is None else found.begins_unix_nano,
+            hold_refusals=True,
+        )
+        timed = None if found is None else Reconstruction(found).timed
+        file.seek(0)
+        try:
+            outcome, reason = self._read(feed, router, blocks(file, self._path, limit=size), timed)
+        except SourceError as error:
+            router.close("lost", str(error))
+            raise
+        router.close(outcome, reason)
+
+    def _read(
+        self, feed: Feed, router: SessionRouter, content: Iterable[bytes], timed: Callable[[Decoded], Decoded] | None
+    ) -> tuple[str, str | None]:
+        """The second pass; returns what became of the file."""
+        cut: CutShort | None = None
+        reader = LineReader(self._decoder, self._max_line_bytes)
+        try:
+            for block in content:
+                self._deliver(feed, router, reader.feed(block), timed)
+                if self._stopped(feed):
+                    return "interrupted", None
+        except CutShort as broken_off:
+            cut = broken_off
+        self._deliver(feed, router, reader.finish(cut_short=cut is not None), timed)
+        if self._stopped(feed):
+            return "interrupted", None
+        return ("ended", None) if cut is None else ("lost", str(cut))
+
+    def _deliver(
+        self, feed: Feed, router: SessionRouter, items: Iterable[Item], timed: Callable[[Decoded], Decoded] | None
+    ) -> None:
+        for item in items:
+            if not isinstance(item, Decoded):
+                router.take(item)
+                continue
+            event = item if timed is None else timed(item)
+            if self._pacer is not None and event.time_unix_nano is not None:
+                self._wait_for(feed, router, self._pacer, event.time_unix_nano)
+            if self._stopped(feed):
+                return
+            router.take(event)
+        router.flush()
+
+    def _wait_for(self, feed: Feed, router: SessionRouter, pacer: Pacer, time_unix_nano: int) -> None:
+        while (due_in_s := pacer.due_in_s(time_unix_nano)) > 0 and not self._stopped(feed):
+            router.flush()
+            self._stop.wait(due_in_s)

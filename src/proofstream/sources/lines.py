@@ -1,0 +1,128 @@
+"""A stream of bytes to numbered lines, and those to events. A line that is too long is passed over, not held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from proofstream.errors import WireError
+from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
+
+_HEAD_BYTES = 320
+_BOM = b"\xef\xbb\xbf"
+
+Item: TypeAlias = Decoded | Refusal
+"""What a line that is not blank comes to."""
+
+
+class Line(NamedTuple):
+    """One line.
+
+    Attributes:
+        number: From 1; blank lines count.
+        text: Without its line ending; of a line that is too long, only the beginning.
+        too_long: Whether it is longer than allowed.
+    """
+
+    number: int
+    text: bytes
+    too_long: bool = False
+
+
+class LineSplitter:
+    """Splits at newlines, whatever the pieces in which the bytes come.
+
+    Line endings may be LF or CRLF, and a byte order mark before the first line is passed over. Of an unfinished line
+    never more than `max_line_bytes` and one piece are held.
+
+    Args:
+        max_line_bytes: The longest line, without its ending.
+    """
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max = max_line_bytes
+        self._number = 0
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Take the next bytes; returns the lines that they complete."""
+        *pieces, tail = data.split(b"\n")
+        lines = [self._complete(piece) for piece in pieces]
+        if tail:
+            self._hold(tail)
+        return lines
+
+    def finish(self) -> Line | None:
+        """Say that no more bytes come; returns the last line if it had no newline."""
+        return self._complete(b"") if self._parts else None
+
+    def _hold(self, piece: bytes) -> None:
+        if self._skipping:
+            return
+        self._parts.append(piece)
+        self._held += len(piece)
+        # One byte more than allowed may still be the carriage return of an allowed line.
+        if self._held > self._max + 1 + (len(_BOM) if self._number == 0 else 0):
+            self._skipping = True
+            self._parts = [b"".join(self._parts)[:_HEAD_BYTES]]
+
+    def _complete(self, piece: bytes) -> Line:
+        if self._parts:
+            self._hold(piece)
+            piece = b"".join(self._parts)
+            self._parts = []
+        self._held = 0
+        self._number += 1
+        if self._number == 1:
+            piece = piece.removeprefix(_BOM)
+        skipped, self._skipping = self._skipping, False
+        text = piece if skipped else piece.removesuffix(b"\r")
+        if skipped or len(text) > self._max:
+            return Line(self._number, text[:_HEAD_BYTES], too_long=True)
+        return Line(self._number, text)
+
+
+def decode_line(line: Line, decoder: LineDecoder, max_line_bytes: int) -> Item | None:
+    """Read one line; a blank one comes to nothing."""
+    if line.too_long:
+        return refusal(line.number, f"longer than {max_line_bytes} bytes", line.text)
+    if not line.text or line.text.isspace():
+        return None
+    try:
+        return decoder.decode(line.text)
+    except WireError as error:
+        return refusal(line.number, str(error), line.text)
+
+
+class LineReader:
+    """Reads events and refusals from bytes.
+
+    Args:
+        decoder: Reads one line.
+        max_line_bytes: The longest line that is read.
+    """
+
+    def __init__(self, decoder: LineDecoder, max_line_bytes: int) -> None:
+        self._decoder = decoder
+        self._max = max_line_bytes
+        self._splitter = LineSplitter(max_line_bytes)
+
+    def feed(self, data: bytes) -> list[Item]:
+        """Take the next bytes; returns what the completed lines came to."""
+        return self._decode(self._splitter.feed(data))
+
+    def finish(self, *, cut_short: bool = False) -> list[Item]:
+        """Say that no more bytes come.
+
+        Args:
+            cut_short: The bytes are known to break off: a last line that cannot be read is then no news.
+        """
+        last = self._splitter.finish()
+        items = self._decode([last] if last is not None else [])
+        return [item for item in items if isinstance(item, Decoded)] if cut_short else items
+
+    def _decode(self, lines: Iterable[Line]) -> list[Item]:
+        items = (decode_line(line, self._decoder, self._max) for line in lines)
+        return [item for item in items if item is not None]

@@ -1,0 +1,238 @@
+"""Local sockets: whoever connects sends lines, and each connection is a session of its own."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from proofstream.contracts import Feed, SourceRequest
+from proofstream.errors import SourceError, UsageError
+from proofstream.sources.lines import LineReader
+from proofstream.sources.pacing import StopFlag
+from proofstream.sources.routing import SessionRouter
+from proofstream.wire import LineDecoder
+
+MAX_CONNECTIONS = 64
+"""How many peers may be connected at once; a further one is turned away."""
+
+_READ_BYTES = 64 * 1024
+_LOOK_UP_S = 0.2
+_STOP_WITHIN_S = 1.0
+_BACKLOG = 16
+
+
+class _Listener:
+    """Delivers each connection on a thread of its own, until stopped or, with `once`, until the first one ends."""
+
+    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
+        self._request = request
+        self._decoder = decoder
+        self._stop = StopFlag()
+        self._threads: list[threading.Thread] = []
+        self._accepted = 0
+
+    def stop(self) -> None:
+        """Make `run` return soon."""
+        self._stop.set()
+
+    def _serve(self, feed: Feed, listener: socket.socket, address: str, name_peer: Callable[[Any], str]) -> None:
+        feed.announce(f"listening on {address}")
+        listener.settimeout(_LOOK_UP_S)
+        with listener:
+            self._accept_all(feed, listener, address, name_peer)
+        # With `once` nobody else is let in: the listening socket is closed while the one connection goes on.
+        while self._alive() and not self._stopped(feed):
+            self._stop.wait(_LOOK_UP_S)
+        deadline = time.monotonic() + _STOP_WITHIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _accept_all(self, feed: Feed, listener: socket.socket, address: str, name_peer: Callable[[Any], str]) -> None:
+        complained = False
+        while not self._stopped(feed):
+            try:
+                connection, peer = listener.accept()
+            except TimeoutError:
+                continue
+            except OSError as error:
+                # Such as too many open files: it may pass.
+                if not complained:
+                    feed.announce(f"cannot accept a connection on {address}: {error.strerror}")
+                complained = True
+                self._stop.wait(_LOOK_UP_S)
+                continue
+            if len(self._alive()) >= MAX_CONNECTIONS:
+                connection.close()
+                feed.announce(f"{address}: a connection was turned away, {MAX_CONNECTIONS} are open")
+                continue
+            self._start(feed, connection, f"{address} ({name_peer(peer)})")
+            if self._request.once:
+                return
+
+    def _start(self, feed: Feed, connection: socket.socket, source: str) -> None:
+        self._accepted += 1
+        thread = threading.Thread(
+            target=self._deliver, args=(feed, connection, source), name=f"proofstream-{source}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _alive(self) -> list[threading.Thread]:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        return self._threads
+
+    def _stopped(self, feed: Feed) -> bool:
+        return bool(self._stop) or feed.stopping
+
+    def _deliver(self, feed: Feed, connection: socket.socket, source: str) -> None:
+        router = SessionRouter(feed, source=source, time_source="arrival")
+        reader = LineReader(self._decoder, self._request.max_line_bytes)
+        with closing(connection):
+            connection.settimeout(_LOOK_UP_S)
+            outcome, reason = self._receive(feed, connection, router, reader)
+        if outcome != "interrupted":
+            for item in reader.finish():
+                router.take(item)
+        # A peer that sent nothing, such as a check whether the port is open, is no session.
+        router.close(outcome, reason, even_if_empty=self._request.once)
+
+    def _receive(
+        self, feed: Feed, connection: socket.socket, router: SessionRouter, reader: LineReader
+    ) -> tuple[str, str | None]:
+        while not self._stopped(feed):
+            try:
+                data = connection.recv(_READ_BYTES)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                return "lost", f"the connection broke: {error.strerror or error}"
+            if not data:
+                return "ended", None
+            for item in reader.feed(data):
+                router.take(item)
+            router.flush()
+        return "interrupted", None
+
+
+class TcpSource(_Listener):
+    """Listens on a port of this machine, at `tcp://HOST:PORT`; port 0 takes a free one.
+
+    Raises:
+        UsageError: The address is not of that form, or not one of this machine's loopback addresses.
+    """
+
+    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
+        super().__init__(request, decoder)
+        self._host, self._port = _parse_tcp(request.uri)
+
+    def run(self, feed: Feed) -> None:
+        """Listen until stopped.
+
+        Raises:
+            SourceError: The address is in use.
+        """
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            listener.bind((self._host, self._port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise SourceError(f"cannot listen on {self._request.uri}: {error.strerror}") from error
+        self._serve(feed, listener, f"tcp://{_shown(listener.getsockname())}", lambda peer: f"from {_shown(peer)}")
+
+
+def _shown(address: tuple[Any, ...]) -> str:
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _parse_tcp(uri: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise UsageError(f"{uri}: {error}") from None
+    if not uri.startswith("tcp://") or host is None or port is None or parts.netloc != uri.removeprefix("tcp://"):
+        raise UsageError(f"{uri}: expected tcp://HOST:PORT", hint="for example tcp://127.0.0.1:7777")
+    if host == "localhost":
+        return "127.0.0.1", port
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return host, port
+    raise UsageError(
+        f"{uri}: only loopback addresses can be listened on, since whoever connects is believed",
+        hint="use 127.0.0.1, localhost or [::1], and a tunnel or an OpenTelemetry Collector between machines",
+    )
+
+
+class UnixSource(_Listener):
+    """Listens on a Unix socket, at `unix:PATH`. What a dead process left there is replaced.
+
+    Raises:
+        UsageError: There is no path.
+    """
+
+    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
+        super().__init__(request, decoder)
+        if not request.rest:
+            raise UsageError(f"{request.uri}: expected unix:PATH")
+        self._path = Path(request.rest.removeprefix("//"))
+
+    def run(self, feed: Feed) -> None:
+        """Listen until stopped; the socket's file is removed at the end.
+
+        Raises:
+            SourceError: Something else is at the path, somebody listens there, or it cannot be made.
+        """
+        _clear(self._path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(self._path))
+            listener.listen(_BACKLOG)
+            ours = self._path.stat()
+        except OSError as error:
+            listener.close()
+            # Python's own check of the path's length has no errno and no strerror.
+            raise SourceError(f"cannot listen on unix:{self._path}: {error.strerror or error}") from error
+        try:
+            self._serve(feed, listener, f"unix:{self._path}", lambda _: f"connection {self._accepted + 1}")
+        finally:
+            _remove(self._path, ours)
+
+
+def _clear(path: Path) -> None:
+    """Make room for a socket: remove one that nobody listens on."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SourceError(f"cannot listen on unix:{path}: {error.strerror}") from error
+    if not stat.S_ISSOCK(mode):
+        raise SourceError(f"cannot listen on unix:{path}: something that is no socket is there", hint="remove it first")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        result = probe.connect_ex(str(path))
+    if result != errno.ECONNREFUSED:
+        why = "somebody listens there" if result in {0, errno.EAGAIN} else os.strerror(result)
+        raise SourceError(f"cannot listen on unix:{path}: {why}")
+    path.unlink(missing_ok=True)
+
+
+def _remove(path: Path, ours: os.stat_result) -> None:
+    with suppress(OSError):
+        if os.path.samestat(path.lstat(), ours):
+            path.unlink()
