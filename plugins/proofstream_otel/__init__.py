@@ -1,0 +1,92 @@
+"""Exports proofs as OpenTelemetry traces: to an OTLP receiver, to files, or through the application's own tracer provider."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, ProofEvent, hookimpl
+from proofstream_otel import parents
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from proofstream_otel.exporting import Exporting
+
+URL_PREFIXES = ("http://", "https://", "grpc://")
+
+
+class OtelPlugin:
+    """The plugin ``otel``.
+
+    Attributes:
+        requires: The modules that it needs.
+
+    Args:
+        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one, a configured
+            endpoint or file is used, and else the global provider if it is one of the SDK.
+        settings: Values of the configuration table ``[otel]``, which win over it.
+    """
+
+    requires = ("opentelemetry.sdk",)
+
+    def __init__(self, *, tracer_provider: TracerProvider | None = None, **settings: Any) -> None:
+        self._tracer_provider = tracer_provider
+        self._settings = settings
+        self._exporting: Exporting | None = None
+
+    @hookimpl
+    def proofstream_options(self) -> Iterable[Option]:
+        """Declare ``--otlp`` and ``--otlp-file``."""
+        return (
+            Option(
+                flag="--otlp",
+                key="endpoint",
+                kind=OptionKind.OPTIONAL_VALUE,
+                summary="Send traces to an OTLP receiver, by default that of OTEL_EXPORTER_OTLP_ENDPOINT or localhost.",
+                metavar="ENDPOINT",
+                value_prefixes=URL_PREFIXES,
+            ),
+            Option(
+                flag="--otlp-file",
+                key="file",
+                kind=OptionKind.VALUE,
+                summary="Write traces as OTLP JSON lines to DIR/traces.jsonl.",
+                metavar="DIR",
+                artefact=Artefact(
+                    name="otlp",
+                    next_step="{path}/traces.jsonl: OTLP JSON lines, for a Collector's otlp_json_file receiver",
+                ),
+            ),
+        )
+
+    @hookimpl
+    def proofstream_capture(self) -> object:
+        """Capture the OpenTelemetry span that is current on the producer's thread, if the application uses OpenTelemetry."""
+        # Nothing is imported: where this module is not loaded, no span can be current.
+        trace = sys.modules.get("opentelemetry.trace")
+        return None if trace is None else parents.current(trace)
+
+    @hookimpl
+    def proofstream_configure(self, context: PluginContext) -> None:
+        """Validate the table and open what it asks for."""
+        from proofstream_otel.exporting import Exporting
+
+        self._exporting = Exporting(context, {**context.config, **self._settings}, self._tracer_provider)
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:
+        """Turn envelopes into spans; returns the trace of each proof that begins."""
+        return None if self._exporting is None else self._exporting.consume(batch)
+
+    @hookimpl
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        """Report what was exported and what was lost."""
+        return {} if self._exporting is None else self._exporting.counters()
+
+    @hookimpl
+    def proofstream_unconfigure(self, timeout_s: float) -> None:
+        """End what is open and deliver what is left."""
+        if self._exporting is not None:
+            self._exporting.close(timeout_s)

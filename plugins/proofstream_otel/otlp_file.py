@@ -1,0 +1,187 @@
+"""``--otlp-file DIR``: spans as OTLP JSON lines, which a Collector's ``otlp_json_file`` receiver reads.
+
+A line is one whole ``TracesData`` object with one span, written with one call: a process that is killed leaves whole lines. No
+line is longer than `MAX_LINE_BYTES`, because readers split longer ones and lose them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proofstream import ConfigError
+from proofstream_otel.resources import Resource
+from proofstream_otel.safe import Attributes, Value
+from proofstream_otel.semconv import SCOPE
+from proofstream_otel.spans import SpanEvent, SpanValues, thin
+
+MAX_LINE_BYTES = 512 * 2**10
+FILE_NAME = "traces.jsonl"
+
+_KIND_INTERNAL = 1
+_STATUS_ERROR = 2
+_SAMPLED = 0x01
+_HAS_IS_REMOTE = 0x100
+_IS_REMOTE = 0x200
+_encode = msgspec.json.Encoder().encode
+
+
+class OtlpFile:
+    """The file of one run; one from an earlier run is set aside first."""
+
+    def __init__(self, folder: Path, resource: Resource, *, max_bytes: int, log: logging.Logger) -> None:
+        """Open the file.
+
+        Raises:
+            ConfigError: The folder or the file cannot be made.
+        """
+        self._path = folder / FILE_NAME
+        self._resource = resource
+        self._max_bytes = max_bytes
+        self._log = log
+        self._owner = os.getpid()
+        self._failing = False
+        self._written = 0
+        self._lost = 0
+        self._size = 0
+        self._next = 1
+        self._fd: int | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._open()
+        except OSError as error:
+            raise ConfigError(f"otel.file: cannot write to {folder}: {error.strerror}") from None
+
+    def write(self, span: SpanValues) -> None:
+        """Append a span. What cannot be written is counted, and said once."""
+        if os.getpid() != self._owner:
+            return
+        try:
+            self._append(_fit(span, self._resource))
+        except OSError as error:
+            self._lost += 1
+            if not self._failing:
+                self._log.warning("traces are being lost: cannot write %s: %s", self._path, error.strerror)
+            self._failing = True
+        else:
+            self._written += 1
+            self._failing = False
+
+    def counters(self) -> dict[str, int]:
+        """Spans written to the file, and spans that could not be."""
+        return {"spans_written": self._written, "lost_spans": self._lost}
+
+    def close(self, timeout_s: float) -> None:
+        """Close the file."""
+        del timeout_s  # nothing is held back, so there is nothing to wait for
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _append(self, line: bytes) -> None:
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._close_and_open()
+        if self._fd is None:
+            self._open()
+        assert self._fd is not None
+        try:
+            written = os.write(self._fd, line)
+            if written < len(line):
+                raise OSError(0, "No space left on device")
+        except OSError:
+            # Half a line would make the reader lose the next one, too.
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += written
+
+    def _close_and_open(self) -> None:
+        self.close(0)
+        self._open()
+
+    def _open(self) -> None:
+        """Set a file with content aside, and begin a new one."""
+        try:
+            if self._path.stat().st_size:
+                self._path.rename(self._free_path())
+        except FileNotFoundError:
+            pass
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(self._fd).st_size
+
+    def _free_path(self) -> Path:
+        while True:
+            aside = self._path.with_name(f"{self._path.stem}-{self._next}{self._path.suffix}")
+            if not aside.exists():
+                return aside
+            self._next += 1
+
+
+def _fit(span: SpanValues, resource: Resource) -> bytes:
+    """The span's line; a span that is too long for one goes without the middle of its events."""
+    line = _line(span, resource)
+    while len(line) > MAX_LINE_BYTES and span.events:
+        span = thin(span, len(span.events) // 2)
+        line = _line(span, resource)
+    return line
+
+
+def _line(span: SpanValues, resource: Resource) -> bytes:
+    scope = {"name": SCOPE, "version": resource.scope_version}
+    scope_spans = {"scope": scope, "spans": [_span(span)]}
+    resource_spans = {
+        "resource": {"attributes": _attributes(resource.of(span.resource))},
+        "scopeSpans": [scope_spans],
+    }
+    return _encode({"resourceSpans": [resource_spans]}) + b"\n"
+
+
+def _span(span: SpanValues) -> dict[str, Any]:
+    flags = _SAMPLED | _HAS_IS_REMOTE | (_IS_REMOTE if span.remote_parent else 0)
+    found: dict[str, Any] = {"traceId": span.trace_id, "spanId": span.span_id}
+    if span.trace_state:
+        found["traceState"] = span.trace_state
+    if span.parent_span_id:
+        found["parentSpanId"] = span.parent_span_id
+    found |= {
+        "flags": flags,
+        "name": span.name,
+        "kind": _KIND_INTERNAL,
+        "startTimeUnixNano": str(span.start_unix_nano),
+        "endTimeUnixNano": str(span.end_unix_nano),
+        "attributes": _attributes(span.attributes),
+        "events": [_event(event) for event in span.events],
+        "droppedEventsCount": span.dropped_events,
+        "links": [{"traceId": link.trace_id, "spanId": link.span_id} for link in span.links],
+        "status": {} if span.error is None else {"message": span.error, "code": _STATUS_ERROR},
+    }
+    return found
+
+
+def _event(event: SpanEvent) -> dict[str, Any]:
+    return {
+        "timeUnixNano": str(event.time_unix_nano),
+        "name": event.name,
+        "attributes": _attributes(event.attributes),
+    }
+
+
+def _attributes(attributes: Attributes) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _VALUES[type(value)](value)} for key, value in attributes.items()]
+
+
+def _array(values: list[Any]) -> dict[str, Any]:
+    return {"arrayValue": {"values": [_VALUES[type(value)](value) for value in values]}}
+
+
+_VALUES: dict[type[Value], Callable[[Any], dict[str, Any]]] = {
+    str: lambda value: {"stringValue": value},
+    bool: lambda value: {"boolValue": value},
+    int: lambda value: {"intValue": str(value)},
+    float: lambda value: {"doubleValue": value},
+    list: _array,
+}

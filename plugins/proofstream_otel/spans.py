@@ -1,0 +1,149 @@
+"""A span as plain values: what the mapping makes, and what every writer takes."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from proofstream_otel.safe import Attributes
+from proofstream_otel.semconv import Attr, EventName
+
+_T = TypeVar("_T")
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
+    """The span, made by somebody else, that ours go under.
+
+    Attributes:
+        trace_id: 32 lower-case hex digits.
+        span_id: 16 lower-case hex digits.
+        sampled: Whether it is exported.
+        remote: Whether it came in a header or variable, and not from this process.
+        trace_state: Its W3C tracestate header.
+        context: The OpenTelemetry context it was current in, where it came from this process.
+    """
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+    remote: bool
+    trace_state: str = ""
+    context: object = None
+
+
+class SpanEvent(msgspec.Struct, frozen=True, gc=False):
+    """Something that happened in a span."""
+
+    name: str
+    time_unix_nano: int
+    attributes: Attributes
+
+
+class SpanLink(msgspec.Struct, frozen=True, gc=False):
+    """A pointer to a span of another trace."""
+
+    trace_id: str
+    span_id: str
+
+
+class SpanValues(msgspec.Struct, kw_only=True):
+    """One span; every value in it is safe to export.
+
+    Attributes:
+        name: Its name.
+        trace_id: 32 lower-case hex digits.
+        span_id: 16 lower-case hex digits.
+        parent_span_id: The same, or empty for a root.
+        root_span_id: The first span of ours above it, itself if there is none: the one that sampling is decided for.
+        remote_parent: Whether its parent is in another process.
+        trace_state: W3C tracestate.
+        start_unix_nano: When it began.
+        end_unix_nano: When it ended, at least `start_unix_nano`; for a span that has just begun, the same.
+        attributes: Its attributes.
+        events: Its events, in order of time as far as known.
+        dropped_events: Events that it had and that are not in `events`.
+        links: Spans of other traces that belong with it.
+        error: Why it failed, or None.
+        resource: Who runs the prover, as sorted pairs.
+    """
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_span_id: str
+    root_span_id: str
+    remote_parent: bool
+    trace_state: str
+    start_unix_nano: int
+    end_unix_nano: int
+    attributes: Attributes
+    events: list[SpanEvent]
+    dropped_events: int
+    links: list[SpanLink]
+    error: str | None
+    resource: tuple[tuple[str, str], ...]
+
+    @property
+    def is_root(self) -> bool:
+        """Whether no other span of ours is above it."""
+        return self.span_id == self.root_span_id
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """A root span as its writer began it.
+
+    Attributes:
+        trace_id: The trace it really is in.
+        span_id: The id that it really has.
+        sampled: Whether it and what is below it is exported.
+    """
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+
+class Writer(Protocol):
+    """Where spans go. All calls come from one thread."""
+
+    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+        """Begin a root span: a proof, a session, or an interval that stands on its own."""
+        ...
+
+    def end(self, span: SpanValues) -> None:
+        """Take a finished span; roots were begun before, the others were not."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What was written and what could not be."""
+        ...
+
+    def close(self, timeout_s: float) -> None:
+        """Deliver what can be delivered within `timeout_s` and count the rest as lost."""
+        ...
+
+
+def keep_ends(items: list[_T], count: int) -> list[_T]:
+    """The first and the last of the items, `count` in all."""
+    if len(items) <= count:
+        return items
+    tail = count // 2
+    return items[: count - tail] + items[len(items) - tail :]
+
+
+def thin(span: SpanValues, keep: int) -> SpanValues:
+    """The span with at most `keep` of its events, and with its counts of rounds set right."""
+    kept = keep_ends(span.events, keep)
+    thinned = msgspec.structs.replace(span, events=kept, attributes=dict(span.attributes))
+    thinned.dropped_events += len(span.events) - len(kept)
+    gone = _rounds(span.events) - _rounds(kept)
+    for key, change in ((Attr.ROUNDS_RECORDED, -gone), (Attr.ROUNDS_DROPPED, gone)):
+        count = thinned.attributes.get(key)
+        if isinstance(count, int):
+            thinned.attributes[key] = count + change
+    return thinned
+
+
+def _rounds(events: list[SpanEvent]) -> int:
+    return sum(event.name == EventName.ROUND for event in events)
