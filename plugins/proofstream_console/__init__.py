@@ -1,0 +1,62 @@
+"""Shows proofs in the terminal: a live view, plain lines where there is no terminal, and a closing report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import IO, TYPE_CHECKING, ClassVar
+
+from proofstream import Batch, Option, OptionKind, PluginContext, hookimpl
+
+if TYPE_CHECKING:
+    from proofstream_console.screen import Screen
+
+
+class ConsolePlugin:
+    """The plugin `console`.
+
+    Args:
+        stream: Where to write; standard error by default.
+        clock: A monotonic clock in seconds.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("rich",)
+    tick_s: ClassVar[float] = 0.25
+
+    def __init__(self, stream: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._screen: Screen | None = None
+
+    @hookimpl
+    def proofstream_options(self) -> Iterable[Option]:
+        """``--console`` and ``--no-console``."""
+        summary = "Show proofs in the terminal, on standard error."
+        return [Option(flag="--console", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
+
+    @hookimpl
+    def proofstream_configure(self, context: PluginContext) -> None:
+        """Read the settings and look at the terminal; nothing is drawn yet."""
+        from proofstream_console.screen import open_screen  # noqa: PLC0415 - rich and pydantic are not for `--help`
+
+        stream = self._stream if self._stream is not None else sys.stderr
+        self._screen = open_screen(context.config, stream, clock=self._clock, live=context.live)
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        """Take the batch into account, and show what is new if it is time to."""
+        if self._screen is not None:
+            self._screen.model.feed(batch)
+            self._screen.refresh()
+
+    @hookimpl
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        """How much could not be shown."""
+        return {} if self._screen is None else self._screen.counters()
+
+    @hookimpl
+    def proofstream_unconfigure(self, timeout_s: float) -> None:
+        """Print the closing report."""
+        if self._screen is not None:
+            self._screen.close(timeout_s * 0.8)

@@ -1,0 +1,73 @@
+"""The devices as the producer reports them, without what is known to be filled in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proofstream import GpuStatus
+
+MAX_DEVICES = 16
+"""Devices that are remembered."""
+
+_NO_NAME = re.compile(r"CPU \(SIMD\)|GPU-\d+|")
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device; what is not known, or known to be filled in, is None.
+
+    Attributes:
+        device_id: The producer's number of it.
+        name: Its name.
+        memory_bytes: The producer calls it free memory, but producers are known to send the total.
+        utilization: From 0 to 1.
+    """
+
+    device_id: int
+    name: str | None
+    memory_bytes: int | None
+    utilization: float | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything about it is worth showing."""
+        return self.name is not None or self.memory_bytes is not None
+
+
+class Devices:
+    """The latest word on each device."""
+
+    def __init__(self) -> None:
+        self._latest: GpuStatus | None = None
+        self._devices: dict[int, Device] = {}
+
+    def take(self, status: GpuStatus) -> None:
+        """Remember it; it is looked at only when somebody asks."""
+        self._latest = status
+
+    @property
+    def known(self) -> list[Device]:
+        """The devices that there is something to say about, by number."""
+        status = self._latest
+        if status is not None:
+            self._latest = None
+            for device in status.devices[:MAX_DEVICES]:
+                if device.device_id in self._devices or len(self._devices) < MAX_DEVICES:
+                    self._devices[device.device_id] = Device(
+                        device_id=device.device_id,
+                        name=None if _NO_NAME.fullmatch(device.device_name) else device.device_name,
+                        memory_bytes=device.free_memory_bytes or None,
+                        utilization=_real_utilization(device.utilization, status),
+                    )
+        return [self._devices[key] for key in sorted(self._devices) if self._devices[key].is_known]
+
+
+def _real_utilization(utilization: float | None, status: GpuStatus) -> float | None:
+    """What was reported, unless it is the walk's progress in disguise, as producers are known to send."""
+    if utilization is None or not 0 <= utilization <= 1:
+        return None
+    if not status.layers_total:
+        return utilization
+    return None if abs(utilization - status.layers_done / status.layers_total) < _SAME else utilization

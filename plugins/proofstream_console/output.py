@@ -1,0 +1,124 @@
+"""Standard error as the console writes to it: it never waits, except at the very end, and never raises.
+
+A terminal that was stopped, or a pipe that nobody reads, must not hold the lane: what cannot be written now is kept, up
+to a bound, and `ready` says whether there is any use in drawing. A stream that is closed or broken makes the output quiet.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from typing import IO
+
+from proofstream_console.text import ASCII_FORMS
+
+MAX_BACKLOG_BYTES = 2**20
+"""What is kept for a stream that takes nothing."""
+
+_CHUNK_BYTES = 2048
+"""A write of this size does not block on a stream that is ready: pipes then have room for 4096, terminals for more."""
+
+
+class Output:
+    """A text file for rich around the stream `target`; all methods may be called from any thread.
+
+    Attributes:
+        encoding: Of the stream.
+        unshown_bytes: What was written here and never reached the stream.
+    """
+
+    def __init__(self, target: IO[str]) -> None:
+        self._target = target
+        self._fd = _file_descriptor(target)
+        self._backlog = bytearray()
+        self._lock = threading.Lock()
+        self.encoding = getattr(target, "encoding", None) or "utf-8"
+        self.is_broken = False
+        self.unshown_bytes = 0
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        try:
+            return self._target.isatty()
+        except (OSError, ValueError):
+            return False
+
+    def fileno(self) -> int:
+        """The descriptor.
+
+        Raises:
+            OSError: There is none.
+        """
+        if self._fd is None:
+            raise OSError("the stream has no file descriptor")
+        return self._fd
+
+    def write(self, text: str) -> int:
+        """Write as much as can be written at once, and keep the rest."""
+        with self._lock:
+            if not self.encoding.lower().startswith("utf"):
+                text = text.translate(ASCII_FORMS)
+            data = text.encode(self.encoding, "replace")
+            if self.is_broken or len(self._backlog) + len(data) > MAX_BACKLOG_BYTES:
+                self.unshown_bytes += len(data)
+            elif self._fd is None:
+                self._write_to_target(text, len(data))
+            else:
+                self._backlog += data
+                self._push(0.0)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing: `write` has done what can be done without waiting."""
+
+    def ready(self) -> bool:
+        """Whether all that was written has reached the stream, so that more may follow."""
+        return self.drain(0.0) and not self.is_broken
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until all has reached the stream; False if it has not after `timeout_s` seconds."""
+        with self._lock:
+            self._push(timeout_s)
+            return not self._backlog
+
+    def give_up(self) -> None:
+        """Count what has not reached the stream as not shown."""
+        with self._lock:
+            self._lose()
+
+    def _push(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        try:
+            while self._backlog and self._fd is not None:
+                wait = max(0.0, deadline - time.monotonic())
+                if not select.select([], [self._fd], [], wait)[1]:
+                    return
+                written = os.write(self._fd, self._backlog[:_CHUNK_BYTES])
+                del self._backlog[:written]
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            self._lose()
+
+    def _write_to_target(self, text: str, size: int) -> None:
+        try:
+            self._target.write(text)
+            self._target.flush()
+        except (OSError, ValueError):
+            self.unshown_bytes += size
+            self._lose()
+
+    def _lose(self) -> None:
+        self.is_broken = True
+        self.unshown_bytes += len(self._backlog)
+        self._backlog.clear()
+
+
+def _file_descriptor(target: IO[str]) -> int | None:
+    try:
+        target.flush()
+        return target.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None

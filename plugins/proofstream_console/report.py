@@ -1,0 +1,271 @@
+"""The closing report: how the proofs ended, where the time went, what was lost, and what the numbers rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proofstream import IntervalKind
+from proofstream_console import words
+from proofstream_console.model import LayerSummary, Model, ProofSummary, Tally
+from proofstream_console.text import CHECK, CROSS, DOT, WAIT, count, counted, duration, safe_text
+from proofstream_console.view import kind_style, shapes
+
+_WIDE = 64
+_PARTS = {
+    IntervalKind.WEIGHT_OPENING: "weight opening",
+    IntervalKind.WEIGHT_BINDING: "weight binding",
+    IntervalKind.STARK_PROOF: "STARK proof",
+}
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_MAX_ABORTED = 5
+_DISAGREE_NS = 100_000_000
+_DISAGREE_RATIO = 1.25
+
+
+def report(model: Model, *, width: int) -> RenderableType:
+    """The report for a terminal of that width."""
+    totals = model.totals
+    if not (totals.events or totals.refused):
+        return Text("Nothing was received.", style="yellow")
+    blocks: list[RenderableType] = [*_headlines(model), _facts(model)]
+    if totals.proofs > 1:
+        blocks += [Text(""), _proof_table(model, width)]
+    if model.by_kind or model.parts:
+        blocks += [Text(""), _kind_table(model, width)]
+    if model.slowest and totals.proofs:
+        blocks += [Text(""), _slowest_table(model, width)]
+    return Group(*blocks)
+
+
+# How it ended
+
+
+def _headlines(model: Model) -> Iterator[Text]:
+    open_proofs, totals = model.open_proofs, model.totals
+    if not totals.proofs:
+        yield Text("No proof was seen.", style="bold yellow")
+    elif totals.proofs == 1:
+        for proof in (*model.recent, *open_proofs):
+            yield _headline(model, proof)
+    else:
+        parts = [f"{count(totals.complete)} complete"]
+        parts += [f"{count(totals.aborted)} aborted"] if totals.aborted else []
+        parts += [f"{count(len(open_proofs))} not finished"] if open_proofs else []
+        good = totals.complete == totals.proofs
+        mark, style = (CHECK, "bold green") if good else (CROSS, "bold red")
+        yield Text(f"{mark} ", style=style).append(f"{counted(totals.proofs, 'proof')}: {', '.join(parts)}", "bold")
+
+
+def _headline(model: Model, proof: ProofSummary) -> Text:
+    title = words.proof_title(proof)
+    if proof.proof is not None:
+        active = proof.proof.active_layers
+        place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
+        after = duration(model.elapsed_ns(proof.proof))
+        return (
+            Text(f"{WAIT} ", style="bold yellow").append(title, "bold").append(f": not finished after {after}{place}")
+        )
+    good = proof.aborted_reason is None
+    mark, style = (CHECK, "bold green") if good else (CROSS, "bold red")
+    return Text(f"{mark} ", style=style).append(title, "bold").append(": ").append(words.outcome(proof), style)
+
+
+# What is known besides
+
+
+def _facts(model: Model) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _fact_rows(model):
+        table.add_row(Text(f"  {name}"), value)
+    return table
+
+
+def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
+    if model.totals.proofs:
+        yield from _proof_facts(model)
+    yield "lost", _counted_or_nothing(model.lost, "event")
+    yield "refused", _counted_or_nothing(model.totals.refused, "line")
+    if model.time_sources:
+        yield "times", Text("; ".join(words.TIME_SOURCES.get(s, safe_text(s)) for s in sorted(model.time_sources)))
+    if said := _disagreement(model):
+        yield "", Text(said, style="yellow")
+    yield from _sessions(model)
+    for device in model.devices.known:
+        yield "device", Text(words.device_line(device))
+    for health in model.troubled_plugins:
+        yield "trouble", Text(words.plugin_trouble(health), style="red")
+
+
+def _proof_facts(model: Model) -> Iterator[tuple[str, Text]]:
+    totals, proofs = model.totals, [*model.open_proofs, *model.recent]
+    if totals.proofs == 1:
+        yield "layers", Text(words.layers_done(proofs[0]) + _without_end(proofs[0].layers_without_end))
+    else:
+        done = totals.layers_done + sum(proof.layers_done for proof in model.open_proofs)
+        yield "layers", Text(count(done) + _without_end(totals.layers_without_end))
+    yield "rounds", Text(count(model.rounds))
+    if totals.proofs == 1 and proofs[0].trace_id:
+        yield "trace", Text(safe_text(proofs[0].trace_id, 64), style="cyan")
+
+
+def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
+    totals = model.totals
+    if totals.sessions == 1 and model.sources:
+        yield "source", Text(safe_text(model.sources[0]))
+    elif totals.sessions > 1:
+        yield "sources", Text(f"{counted(totals.sessions, 'session')}, the last from {safe_text(model.sources[-1])}")
+
+
+def _without_end(layers: int) -> str:
+    if not layers:
+        return ""
+    return f", {count(layers)} of them without an end event: they end where the next one began"
+
+
+def _counted_or_nothing(number: int, noun: str) -> Text:
+    return Text(counted(number, noun), style="bold red") if number else Text("nothing", style="dim")
+
+
+def _disagreement(model: Model) -> str:
+    """The producer's own sum of layer times, where it is far from the measured one."""
+    measured = sum(tally.total_ns for tally in model.by_kind.values())
+    reported = (model.totals.reported_ms + sum(p.reported_ms for p in model.open_proofs)) * 1_000_000
+    far = reported > measured * _DISAGREE_RATIO or measured > reported * _DISAGREE_RATIO
+    if not reported or not far or abs(reported - measured) < _DISAGREE_NS:
+        return ""
+    return f"the producer itself reports {duration(reported)} for its layers, measured are {duration(measured)}"
+
+
+# Tables
+
+
+def _table(title: str) -> Table:
+    table = Table(
+        box=None,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("  ", width=0, no_wrap=True)
+    return table
+
+
+def _kind_table(model: Model, width: int) -> Table:
+    table = _table("Time by layer kind")
+    wide = width >= _WIDE
+    table.add_column("kind", no_wrap=True)
+    names = ["layers", "total", "mean", *(["longest"] if wide else []), "share"]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    bar_width = max(0, min(24, width - 66))
+    if bar_width:
+        table.add_column("", no_wrap=True)
+    whole = sum(tally.total_ns for tally in model.by_kind.values())
+    for kind, tally in sorted(model.by_kind.items(), key=lambda item: -item[1].total_ns):
+        share = tally.total_ns / whole if whole else 0.0
+        cells = [
+            Text(kind, style=kind_style(kind)),
+            *_tally_cells(tally, wide=wide),
+            Text(f"{share:.1%}".replace("%", " %")),
+        ]
+        if bar_width:
+            cells.append(Text(_bar(share, bar_width), style=kind_style(kind)))
+        table.add_row("", *cells)
+    for part, tally in model.parts.items():
+        table.add_row("", Text(_PARTS[part]), *_tally_cells(tally, wide=wide))
+    return table
+
+
+def _tally_cells(tally: Tally, *, wide: bool) -> list[Text]:
+    cells = [count(tally.count), duration(tally.total_ns), duration(tally.mean_ns)]
+    return [Text(cell) for cell in (*cells, *([duration(tally.longest_ns)] if wide else []))]
+
+
+def _bar(share: float, width: int) -> str:
+    eighths = round(share * width * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
+
+
+def _slowest_table(model: Model, width: int) -> Table:
+    layers = model.slowest
+    table = _table("Slowest layers" if len(layers) > 1 else "Slowest layer")
+    many = model.totals.proofs > 1
+    wide = width >= _WIDE
+    for name in [*(["proof"] if many else []), "layer"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("rounds", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("shapes", no_wrap=True, overflow="ellipsis")
+    for layer in layers:
+        proof = [Text(count(layer.proof_number + 1))] if many else []
+        cells = [
+            Text(str(layer.index)),
+            Text(layer.kind, style=kind_style(layer.kind)),
+            Text(duration(layer.duration_ns)),
+        ]
+        last = [_layer_note(layer)] if wide else []
+        table.add_row("", *proof, *cells, Text(count(layer.rounds)), *last)
+    return table
+
+
+def _layer_note(layer: LayerSummary) -> Text:
+    note = Text("")
+    if layer.input_shape is not None and layer.output_shape is not None:
+        note.append(shapes(layer.input_shape, layer.output_shape).plain.strip(), "dim")
+    remarks = [
+        *(["aborted"] if layer.aborted else []),
+        *([] if layer.start_seen else ["start not seen"]),
+        *([] if layer.end_seen or layer.aborted else ["no end event"]),
+    ]
+    return note.append(f" {DOT} {', '.join(remarks)}" if remarks else "", "yellow")
+
+
+def _proof_table(model: Model, width: int) -> Table:
+    ended = {proof.number: proof for proof in (*list(model.recent_aborted)[-_MAX_ABORTED:], *model.recent)}
+    shown = [ended[number] for number in sorted(ended)] + model.open_proofs[: model.recent.maxlen]
+    hidden = model.totals.proofs - len(shown)
+    table = _table(
+        "Proofs" if not hidden else f"Proofs (of {count(model.totals.proofs)}, the last ones and those aborted last)"
+    )
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
+    table.add_column("layers", justify="right", no_wrap=True)
+    table.add_column("rounds", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("outcome", overflow="fold")
+    for proof in shown:
+        open_ns = model.elapsed_ns(proof.proof) if proof.proof is not None else 0
+        time = duration(open_ns if proof.duration_ns is None else proof.duration_ns)
+        table.add_row(
+            "",
+            Text(count(proof.number + 1)),
+            Text(words.proof_title(proof)),
+            Text(count(proof.layers_done)),
+            Text(count(proof.rounds)),
+            Text(time),
+            _short_outcome(proof),
+        )
+    return table
+
+
+def _short_outcome(proof: ProofSummary) -> Text:
+    if proof.proof is not None:
+        return Text("not finished", style="yellow")
+    if proof.aborted_reason is None:
+        said = Text("complete", style="green")
+    else:
+        said = Text(f"aborted{words.last_place(proof)}: {safe_text(proof.aborted_reason)}", style="red")
+    if proof.trace_id:
+        said.append(f"\n{safe_text(proof.trace_id, 64)}", "dim cyan")
+    return said

@@ -1,0 +1,53 @@
+"""What a person can configure of the console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from proofstream import ConfigError
+
+Mode: TypeAlias = Literal["auto", "live", "plain"]
+
+
+class Settings(BaseModel):
+    """The table `console`.
+
+    Attributes:
+        enabled: Whether anything is shown.
+        mode: `live`, a view that is drawn anew in place; `plain`, lines as things happen; `auto`, live where standard
+            error is a terminal, unless NO_COLOR is set. Where no terminal can draw it, `live` is plain, too.
+        refresh_s: Seconds between two drawings of the live view at least.
+        max_layers: Lines for active layers in the live view.
+        max_proofs: Proofs in the live view, and in the closing table.
+        slowest: Lines for the slowest layers in the closing table.
+        progress_s: In plain mode, seconds after which a proof that goes on is mentioned again.
+        log_lines_per_s: Lines of the producer's log that are shown per second, on average; the others are counted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = True
+    mode: Mode = "auto"
+    refresh_s: Annotated[float, Field(ge=0.02, le=10)] = 0.125
+    max_layers: Annotated[int, Field(ge=1, le=100)] = 8
+    max_proofs: Annotated[int, Field(ge=1, le=100)] = 20
+    slowest: Annotated[int, Field(ge=0, le=100)] = 5
+    progress_s: Annotated[float, Field(ge=0.1, le=86_400)] = 10
+    log_lines_per_s: Annotated[float, Field(ge=0, le=10_000)] = 10
+
+
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """Validate the configuration table.
+
+    Raises:
+        ConfigError: A key is unknown or its value is not acceptable; one line says which and why.
+    """
+    try:
+        return Settings.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in ("console", *first["loc"]))
+        raise ConfigError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None

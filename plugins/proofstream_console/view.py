@@ -1,0 +1,194 @@
+"""The live view: a few lines about what goes on, as tall as a moment ago and never taller than the terminal."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from proofstream import Interval, LayerKind, LayerStart
+from proofstream_console import words
+from proofstream_console.model import LayerSummary, Model, ProofSummary
+from proofstream_console.text import (
+    ARROW,
+    CHECK,
+    DOT,
+    LINE,
+    WAIT,
+    count,
+    counted,
+    duration,
+    percent,
+    safe_text,
+    shape,
+)
+
+_MAX_BODY = 20
+_QUIET_AFTER_S = 2.0
+_BAR_FROM_WIDTH = 44
+_BAR_MAX = 60
+
+
+class LiveView:
+    """Draws the model.
+
+    Args:
+        model: What is known.
+        max_layers: Lines for active layers, of all proofs together.
+        max_proofs: Proofs that are shown at once.
+    """
+
+    def __init__(self, model: Model, *, max_layers: int, max_proofs: int) -> None:
+        self._model = model
+        self._max_layers = max_layers
+        self._max_proofs = max_proofs
+        self._body_height = 0
+
+    def lines(self, *, width: int, height: int) -> list[Text]:
+        """The view for a terminal of that size: at most `height - 1` lines, none wider than the terminal."""
+        footer = self._footer(max(1, (height - 1) // 3))
+        room = max(1, min(_MAX_BODY, height - 1 - len(footer)))
+        body = self._body(width, room)
+        self._body_height = min(room, max(self._body_height, len(body)))
+        body += [Text("")] * (self._body_height - len(body))
+        lines = [*body, *footer][: max(1, height - 1)]
+        for line in lines:
+            line.no_wrap = True
+            line.truncate(width, overflow="ellipsis")
+        return lines
+
+    # The body: the open proofs and their layers
+
+    def _body(self, width: int, room: int) -> list[Text]:
+        proofs = self._model.open_proofs
+        if not proofs:
+            return [self._idle(width)]
+        shown = proofs[: max(1, min(self._max_proofs, room // 3))]
+        hidden = len(proofs) - len(shown)
+        layer_room = max(1, min(self._max_layers, room - 2 * len(shown) - (hidden > 0)) // len(shown))
+        lines: list[Text] = []
+        for proof in shown:
+            lines += self._proof(proof, width, layer_room)
+        if hidden:
+            lines.append(Text(f"+ {counted(hidden, 'more proof')}", style="dim"))
+        return lines[:room]
+
+    def _idle(self, width: int) -> Text:
+        model = self._model
+        seen = model.totals.proofs
+        what = f"{_proof_counts(model)}, waiting for the next one" if seen else f"{WAIT} waiting for a proof"
+        sources = ", ".join(safe_text(session.source, 60) for session in list(model.sessions.values())[:3])
+        line = Text(what, style="cyan")
+        return _append_if_fits(line, Text(f"  {sources}", style="dim"), width) if sources else line
+
+    def _proof(self, proof: ProofSummary, width: int, layer_room: int) -> list[Text]:
+        interval = proof.proof
+        assert interval is not None
+        elapsed = Text(duration(self._model.elapsed_ns(interval)), style="cyan")
+        lines = [_both_sides(Text(words.proof_title(proof), style="bold"), elapsed, width), _progress(proof, width)]
+        active = interval.active_layers
+        if not active:
+            return [*lines, self._quiet(proof)]
+        # The longest are the ones to look at.
+        active.sort(key=lambda layer: layer.start_unix_nano)
+        shown = active if len(active) <= layer_room else active[: max(1, layer_room - 1)]
+        lines += [self._layer(layer, width) for layer in shown]
+        if hidden := len(active) - len(shown):
+            lines.append(Text(f"  + {counted(hidden, 'more layer')}", style="dim"))
+        return lines
+
+    def _layer(self, layer: Interval, width: int) -> Text:
+        line = layer_name(layer.key or 0, layer.layer_kind)
+        event = layer.opened.event if layer.opened is not None else None
+        took = Text(duration(self._model.elapsed_ns(layer)), style="cyan")
+        if isinstance(event, LayerStart):
+            line = _append_if_fits(line, shapes(event.input_shape, event.output_shape), width - len(took) - 2)
+            if event.gpu_device is not None:
+                line = _append_if_fits(line, Text(f"  GPU {event.gpu_device}", style="dim"), width - len(took) - 2)
+        if layer.rounds:
+            rounds = Text(f"  {counted(layer.rounds, 'round')}", style="dim")
+            line = _append_if_fits(line, rounds, width - len(took) - 2)
+        return _both_sides(line, took, width)
+
+    def _quiet(self, proof: ProofSummary) -> Text:
+        quiet_s = self._model.quiet_s(proof.session_id)
+        since = f", nothing heard for {duration(quiet_s * 1e9)}" if quiet_s >= _QUIET_AFTER_S else ""
+        return Text(f"  no layer is open{since}", style="dim")
+
+    # The footer: counts, devices, trouble
+
+    def _footer(self, room: int) -> list[Text]:
+        lines = [self._counts()]
+        lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
+        lines += [Text(words.device_line(device), style="dim") for device in self._model.devices.known]
+        if len(lines) > room:
+            more = len(lines) - room + 1
+            lines = (
+                [*lines[: room - 1], Text(f"+ {counted(more, 'more line')}", style="dim")] if room > 1 else lines[:1]
+            )
+        return lines
+
+    def _counts(self) -> Text:
+        model = self._model
+        line = Text(counted(model.rounds, "round"))
+        lost = model.lost
+        line.append(f" {DOT} ", "dim")
+        line.append(f"{count(lost)} lost" if lost else "nothing lost", "bold red" if lost else "dim")
+        if model.totals.complete or model.totals.aborted:
+            line.append(f" {DOT} ", "dim").append(_proof_counts(model))
+        slowest = model.slowest
+        if slowest:
+            line.append(f" {DOT} ", "dim").append(_slowest(slowest[0]), "dim")
+        return line
+
+
+def _proof_counts(model: Model) -> str:
+    totals = model.totals
+    said = f"{CHECK} {counted(totals.complete, 'proof')} complete"
+    return f"{said}, {count(totals.aborted)} aborted" if totals.aborted else said
+
+
+def _slowest(layer: LayerSummary) -> str:
+    return f"slowest layer {layer.index} {layer.kind} {duration(layer.duration_ns)}"
+
+
+def kind_style(kind: str) -> str:
+    """The style of a layer kind."""
+    red, green, blue = LayerKind(kind).color_rgb
+    return f"rgb({red},{green},{blue})"
+
+
+def layer_name(index: int, kind: str) -> Text:
+    """A layer's index and kind, aligned."""
+    return Text("  layer ", style="").append(f"{index:>4}  ").append(f"{kind:<10}", kind_style(kind))
+
+
+def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> Text:
+    """A layer's shapes."""
+    return Text(f"  {shape(input_shape)} {ARROW} {shape(output_shape)}", style="dim")
+
+
+def _progress(proof: ProofSummary, width: int) -> Text:
+    share = proof.progress
+    done = words.layers_done(proof)
+    if share is None:
+        return Text(f"  {done} done", style="dim")
+    said = f"{percent(share):>5}  {done}"
+    size = min(_BAR_MAX, width - len(said) - 4)
+    if width < _BAR_FROM_WIDTH:
+        return Text(f"  {said.strip()}")
+    filled = int(size * share)
+    bar = Text("  ").append(LINE * filled, "green").append(LINE * (size - filled), "bright_black")
+    return bar.append(f" {said}")
+
+
+def _append_if_fits(line: Text, more: Text, width: int) -> Text:
+    return line.append_text(more) if cell_len(line.plain) + cell_len(more.plain) <= width else line
+
+
+def _both_sides(left: Text, right: Text, width: int) -> Text:
+    """One line with a text at its left and one at its right; the left one gives way."""
+    room = width - cell_len(right.plain) - 2
+    left.truncate(max(1, room), overflow="ellipsis")
+    gap = max(1, width - cell_len(left.plain) - cell_len(right.plain))
+    # On a very wide terminal the eye would not find the way across.
+    return left.append(" " * min(gap, max(1, 100 - cell_len(left.plain) - cell_len(right.plain)))).append_text(right)

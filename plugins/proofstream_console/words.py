@@ -1,0 +1,96 @@
+"""What is said about proofs, layers and plugins: live view, plain lines and report use the same words."""
+
+from __future__ import annotations
+
+from proofstream import Interval, PluginHealth
+from proofstream_console.devices import Device
+from proofstream_console.model import ProofSummary
+from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text
+
+MAX_NAME = 60
+MAX_MESSAGE = 500
+
+
+def proof_title(proof: ProofSummary) -> str:
+    """What is proved and on what, as far as that was said."""
+    title = safe_text(proof.model, MAX_NAME) if proof.model else f"proof {proof.number + 1}"
+    if proof.backend:
+        title += f" on {safe_text(proof.backend, MAX_NAME)}"
+    if proof.job_id:
+        title += f", job {safe_text(proof.job_id, 40)}"
+    return title
+
+
+def proof_opened(proof: ProofSummary) -> str:
+    """One line for a proof that began."""
+    layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
+    began = "started" if proof.start_seen else "joined, its start was not seen"
+    return f"proof {proof.number + 1} {began}: {proof_title(proof)}{layers}"
+
+
+def layers_done(proof: ProofSummary) -> str:
+    """How far a proof is, in layers."""
+    if proof.num_layers:
+        return f"{count(proof.layers_left_behind)} of {counted(proof.num_layers, 'layer')}"
+    return counted(proof.layers_left_behind, "layer")
+
+
+def outcome(proof: ProofSummary) -> str:
+    """How a proof ended."""
+    took = duration(proof.duration_ns or 0)
+    if proof.aborted_reason is None:
+        return f"complete in {took}"
+    return f"aborted{last_place(proof)} after {took}: {safe_text(proof.aborted_reason)}"
+
+
+def last_place(proof: ProofSummary) -> str:
+    """Where a proof was last seen: ` in layer 9 MatMul`, or nothing."""
+    if proof.last_layer is None:
+        return ""
+    return f" in layer {proof.last_layer[0]} {proof.last_layer[1]}"
+
+
+def proof_ended(proof: ProofSummary) -> str:
+    """One line for a proof that ended."""
+    lost = f", {count(proof.lost)} events lost" if proof.lost else ""
+    return f"proof {proof.number + 1} {outcome(proof)} ({layers_done(proof)}, {counted(proof.rounds, 'round')}{lost})"
+
+
+def proof_progress(proof: ProofSummary, elapsed_ns: int, active: list[Interval]) -> str:
+    """One line for a proof that goes on."""
+    share = f"{percent(proof.progress)}, " if proof.progress is not None else ""
+    place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
+    return (
+        f"proof {proof.number + 1} {share}{layers_done(proof)}, {counted(proof.rounds, 'round')}, "
+        f"{duration(elapsed_ns)}{place}"
+    )
+
+
+def plugin_trouble(health: PluginHealth) -> str:
+    """One line for a plugin that does not work, or could not keep up."""
+    name = safe_text(health.plugin, MAX_NAME)
+    dropped = sum(health.dropped.values())
+    said: list[str] = []
+    if health.status in {"stalled", "failed"}:
+        said.append(f"{health.status}: {safe_text(health.reason)}" if health.reason else health.status)
+    if dropped:
+        said.append(f"{counted(dropped, 'event')} dropped")
+    return f"plugin {name} {', '.join(said)}"
+
+
+def device_line(device: Device) -> str:
+    """One line for a device; all of it is what the producer reports."""
+    said = [safe_text(device.name, MAX_NAME) if device.name else f"device {device.device_id}"]
+    if device.memory_bytes is not None:
+        said.append(f"{memory(device.memory_bytes)} memory")
+    if device.utilization is not None:
+        said.append(f"{percent(device.utilization)} busy")
+    return f" {DOT} ".join(said) + " (reported)"
+
+
+TIME_SOURCES = {
+    "envelope": "measured: each event came with its time",
+    "arrival": "stamped on arrival here",
+    "reconstructed": "laid out from the producer's own durations",
+}
+"""How event times came to be, for a person."""
