@@ -28,13 +28,15 @@ def is_compressed(path: Path) -> bool:
 
 
 def need_zstandard(path: Path) -> None:
-    """Check that a `.zst` file can be read or written at all.
+    """Check that a `.zst` file can be read at all.
 
     Raises:
         SourceError: The file is Zstandard and the package is not installed.
     """
     if path.suffix == ".zst" and importlib.util.find_spec("zstandard") is None:
-        raise SourceError(f"{path}: .zst needs the package zstandard", hint="pip install 'proofstream[zst]'")
+        raise SourceError(
+            f"cannot read {path}: the package zstandard is missing", hint="pip install 'proofstream[zst]'"
+        )
 
 
 def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[bytes]:

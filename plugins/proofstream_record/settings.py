@@ -1,0 +1,49 @@
+"""What a person can configure of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from proofstream import ConfigError
+
+
+class Settings(BaseModel):
+    """The table `record`.
+
+    Attributes:
+        path: The file to write; `.gz` and `.zst` at its end make it compressed.
+        overwrite: Whether a recording that is there is replaced. Off by default: a proof may have taken hours.
+        max_bytes: How large the file may grow; the recording ends there, and what is missing is counted. None: no bound.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Path
+    overwrite: bool = False
+    max_bytes: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("path", mode="after")
+    @classmethod
+    def _names_a_file(cls, path: Path) -> Path:
+        if not path.name:
+            raise ValueError("it must name a file")
+        return path.expanduser()
+
+
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """Validate the configuration table.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or its value is not acceptable; one line says which and why.
+    """
+    try:
+        return Settings.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in ("record", *first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{where}: {message[:1].lower()}{message[1:]}") from None

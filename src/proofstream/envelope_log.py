@@ -1,0 +1,251 @@
+"""The envelope log: envelopes written as JSON lines, and read back whatever became of the writer.
+
+One line is one envelope in the form of `wire.encode_envelope`; the event stands there as the producer wrote it, so
+kinds, fields and words that nobody here knows survive. A name that ends in `.gz` or `.zst` makes it compressed.
+
+What was flushed survives the death of the process, also in a compressed log; it does not survive the death of the
+machine, since nothing is forced onto the disk. A log ends at its first gap: when the disk is full or the size bound is
+reached, nothing more is written, because a proof with a hole in the middle replays as something that never happened.
+"""
+
+from __future__ import annotations
+
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Protocol
+
+from proofstream.catalog import Catalog
+from proofstream.envelopes import Envelope
+from proofstream.errors import ProofstreamError
+from proofstream.sources.compression import CutShort, blocks
+from proofstream.sources.files import open_file
+from proofstream.sources.lines import Item, LineReader
+from proofstream.wire import MAX_LINE_BYTES, LineDecoder, encode_envelope
+
+FLUSH_AT = frozenset({"LayerEnd", "ProofComplete", "ProofAborted", "SessionClosed"})
+"""The kinds after which a log is flushed: what comes before them is a piece of work that is done."""
+
+_BUFFER_BYTES = 64 * 1024
+_GZIP = 31
+
+
+class LogError(ProofstreamError):
+    """An envelope log cannot be written: no permission, no space, or a file is in the way."""
+
+
+class _Codec(Protocol):
+    """Compresses what a log writes."""
+
+    def block(self, data: bytes) -> bytes:
+        """All of `data` and all before it, so that it can be read from what has been returned so far."""
+        ...
+
+    def end(self) -> bytes:
+        """What stands at the end of a complete file."""
+        ...
+
+
+class _Plain:
+    def block(self, data: bytes) -> bytes:
+        return data
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(wbits=_GZIP)
+
+    def block(self, data: bytes) -> bytes:
+        return self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return self._deflate.flush(zlib.Z_FINISH)
+
+
+class _Zstandard:
+    def __init__(self, path: Path) -> None:
+        try:
+            import zstandard  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            hint = "pip install 'proofstream[zst]'"
+            raise LogError(f"cannot write {path}: the package zstandard is missing", hint=hint) from error
+        self._deflate = zstandard.ZstdCompressor().compressobj()
+        self._at_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
+
+    def block(self, data: bytes) -> bytes:
+        return self._deflate.compress(data) + self._deflate.flush(self._at_block)
+
+    def end(self) -> bytes:
+        return self._deflate.flush()
+
+
+class EnvelopeLogWriter:
+    """Writes one log. Not for several threads at once.
+
+    Args:
+        path: The file; folders that are missing above it are made.
+        overwrite: Whether a file that is there is replaced.
+        max_bytes: How large the file may grow. What would make it larger is dropped, and all that follows.
+
+    Attributes:
+        path: The file.
+        dropped: Envelopes that were not written because of `max_bytes`.
+        lost: Envelopes that were appended and are not in the file because writing failed.
+
+    Raises:
+        LogError: The file cannot be made, there is one and `overwrite` is not set, or its name ends in `.zst` and the
+            package for that is not installed.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False, max_bytes: int | None = None) -> None:
+        self.path = path
+        self.dropped = 0
+        self.lost = 0
+        self._max_bytes = max_bytes
+        self._codec = _codec(path)
+        self._file = _create(path, overwrite=overwrite)
+        self._lines: list[bytes] = []
+        self._buffered = 0
+        self._written = 0
+        self._failed = False
+
+    def append(self, envelopes: Iterable[Envelope]) -> None:
+        """Add envelopes; flushes if one of them is of a kind in `FLUSH_AT`, or if much is waiting.
+
+        Raises:
+            LogError: They cannot be written. The log is over then: `lost` counts these and all that are still appended.
+        """
+        error: LogError | None = None
+        wanted = False
+        for envelope in envelopes:
+            self._add(envelope)
+            wanted = wanted or envelope.kind in FLUSH_AT
+            if self._buffered >= _BUFFER_BYTES:
+                error = error or self._try_flush()
+        if wanted:
+            error = error or self._try_flush()
+        if error is not None:
+            raise error
+
+    def _add(self, envelope: Envelope) -> None:
+        if self._failed:
+            self.lost += 1
+            return
+        line = encode_envelope(envelope) + b"\n"
+        # A compressed line is counted at its full length until it is written, so that the bound is never exceeded.
+        size = self._written + self._buffered + len(line)
+        if self.dropped or (self._max_bytes is not None and size > self._max_bytes):
+            self.dropped += 1
+            return
+        self._lines.append(line)
+        self._buffered += len(line)
+
+    def flush(self) -> None:
+        """Hand all that was appended to the operating system.
+
+        Raises:
+            LogError: It cannot be written.
+        """
+        error = self._try_flush()
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Flush, and end the file. Calling it again does nothing.
+
+        Raises:
+            LogError: It cannot be written.
+        """
+        if self._file.closed:
+            return
+        try:
+            with self._file:
+                self.flush()
+                if not self._failed:
+                    self._write(self._codec.end())
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def _try_flush(self) -> LogError | None:
+        if not self._lines:
+            return None
+        lines, self._lines = self._lines, []
+        self._buffered = 0
+        try:
+            self._write(self._codec.block(b"".join(lines)))
+        except OSError as error:
+            self.lost += len(lines)
+            self._give_up()
+            return _cannot_write(self.path, error)
+        return None
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+        self._written += len(data)
+
+    def _give_up(self) -> None:
+        """End the log where the last flush ended it, so that it does not end within a line."""
+        self._failed = True
+        try:
+            self._file.truncate(self._written)
+        except OSError:
+            return
+
+
+def _codec(path: Path) -> _Codec:
+    if path.suffix == ".gz":
+        return _Gzip()
+    if path.suffix == ".zst":
+        return _Zstandard(path)
+    return _Plain()
+
+
+def _cannot_write(path: Path, error: OSError) -> LogError:
+    return LogError(f"cannot write {path}: {error.strerror or error}")
+
+
+def _create(path: Path, *, overwrite: bool) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not overwrite:
+            return path.open("xb", buffering=0)
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            raise LogError(f"cannot write {path}: something that is no regular file is there")
+        return path.open("wb", buffering=0)
+    except FileExistsError as error:
+        raise LogError(f"{path} exists and is not overwritten", hint="remove it or choose another name") from error
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def read_envelope_log(
+    path: Path, catalog: Catalog | None = None, *, max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[Item]:
+    """Read a log, in order, as far as it goes: what a killed writer left, what is damaged after a good beginning.
+
+    Args:
+        path: The file, plain, `.gz` or `.zst`.
+        catalog: The event types to read with; the core's own by default.
+        max_line_bytes: The longest line that is read.
+
+    Yields:
+        A `Decoded` for each event, a `Refusal` for each line that cannot be read.
+
+    Raises:
+        SourceError: There is no such file, or it cannot be read at all.
+    """
+    reader = LineReader(LineDecoder(catalog if catalog is not None else Catalog()), max_line_bytes)
+    cut_short = False
+    with open_file(path) as file:
+        try:
+            for block in blocks(file, path):
+                yield from reader.feed(block)
+        except CutShort:
+            cut_short = True
+    yield from reader.finish(cut_short=cut_short)
