@@ -27,6 +27,7 @@ from proofstream.contracts import (
     SourceRequest,
     SourceType,
 )
+from proofstream.envelope_log import EnvelopeLogWriter, read_envelope_log
 from proofstream.envelopes import HOST, PRODUCER, Batch, Envelope
 from proofstream.errors import ConfigError, PluginError, ProofstreamError, SourceError, UsageError, WireError
 from proofstream.events import (
@@ -92,6 +93,7 @@ __all__ = [
     "ConfigError",
     "Decoded",
     "Envelope",
+    "EnvelopeLogWriter",
     "EventsLost",
     "Feed",
     "GpuSnapshot",
@@ -153,4 +155,5 @@ __all__ = [
     "is_sheddable",
     "kind_of",
     "matmul_trace_cost",
+    "read_envelope_log",
 ]
