@@ -1,0 +1,44 @@
+"""Proves a real small model with a reference GKR prover, so that there is something to watch on any machine.
+
+The prover is for reading, not for speed: see `proofstream_demo.prover` for the protocol and `proofstream_demo.models`
+for what is proved. It needs numpy, which is loaded when a demo starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proofstream import Command, SourceType, hookimpl
+from proofstream_demo.source import MODELS, SCHEME, open_demo
+
+
+class DemoPlugin:
+    """Declares the source ``demo:NAME`` and the command ``demo``."""
+
+    requires = ("numpy",)
+
+    @hookimpl
+    def proofstream_sources(self) -> Iterable[SourceType]:
+        """The source ``demo:NAME``."""
+        return [
+            SourceType(
+                scheme=SCHEME,
+                form=f"{SCHEME}:NAME",
+                summary=f"prove a small model here and now: {' or '.join(MODELS)}",
+                open=open_demo,
+                live=True,
+                waits=False,
+            )
+        ]
+
+    @hookimpl
+    def proofstream_commands(self) -> Iterable[Command]:
+        """The command ``demo``."""
+        return [
+            Command(
+                name="demo",
+                summary="Prove a real small model and watch it",
+                sources={name: f"{SCHEME}:{name}" for name in MODELS},
+                artefacts_dir="proofstream-demo",
+            )
+        ]

@@ -1,0 +1,172 @@
+"""The GKR prover: walks from the output back to the input, one layer at a time.
+
+It starts with a claim about the output that the verifier can compute alone: the value of its multilinear extension at a
+random point. Each layer turns the claims about itself into claims about the layers and weights that it was computed
+from:
+
+- product of matrices: C(i, j) = sum over k of A(i, k) * B(k, j), a sumcheck of degree 2 over the inner dimension;
+- product element by element, or square: C(r) = sum over x of eq(r, x) * A(x) * B(x), a sumcheck of degree 3;
+- sum: C(r) = A(r) + B(r), at the same point and without rounds.
+
+A layer that several others use ends up with several claims. A random linear combination makes them one: see `combine`.
+What is claimed about weights and input in the end, the verifier evaluates itself. (S. Goldwasser, Y. Kalai, G.
+Rothblum, "Delegating computation: interactive proofs for muggles", 2008; J. Thaler, "Time-optimal interactive proofs
+for circuit evaluation", 2013, for the matrix product.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from proofstream import ProofEvent
+from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate
+from proofstream_demo.field import LIMBS, M31, Integers, embed, equal
+from proofstream_demo.models import Model
+from proofstream_demo.multilinear import evaluate_matrix, fix_variables, table
+from proofstream_demo.proof import Claim, LayerProof, Proof, Reduction
+from proofstream_demo.reductions import combine, factor_points, first_claim, selector_table, split_point
+from proofstream_demo.sumcheck import OnRound, prove_sum
+from proofstream_demo.transcript import Transcript, commit
+from proofstream_demo.walk import Walk
+
+NextClaims = list[tuple[int | str, Claim]]
+"""Claims with what they are about: a layer's index, or a weight matrix's name."""
+
+
+class WeightMismatch(Exception):
+    """The prover claimed something of a weight matrix that it does not hold: a bug in the prover."""
+
+
+def prove(model: Model, inputs: Integers, *, emit: Callable[[ProofEvent], None] | None = None) -> Proof:
+    """Run a model on an input and prove the output.
+
+    Args:
+        model: What to run.
+        inputs: Integers in the shape of the circuit's input.
+        emit: Hears of every step, as the events of a real prover.
+
+    Raises:
+        ValueError: The input has the wrong shape, or a value leaves the range of the field.
+    """
+    walk = Walk(model, emit if emit is not None else _ignore)
+    proof = prove_watched(model, inputs, walk)
+    walk.complete()
+    return proof
+
+
+def prove_watched(model: Model, inputs: Integers, walk: Walk) -> Proof:
+    """Like `prove`, but leaves saying that the proof is complete to the caller, who may want to verify it first."""
+    values = evaluate(model.circuit, inputs)
+    walk.begin(values)
+    return _Prover(model.circuit, [embed(matrix) for matrix in values], walk).run()
+
+
+class _Prover:
+    """One walk through one circuit."""
+
+    def __init__(self, circuit: Circuit, values: list[M31], walk: Walk) -> None:
+        self._circuit = circuit
+        self._values = values
+        self._weights = {name: embed(matrix) for name, matrix in circuit.weights.items()}
+        self._walk = walk
+        self._claims: dict[int | str, list[Claim]] = {}
+        self._transcript = Transcript()
+
+    def run(self) -> Proof:
+        """From the output to the input, then the weights."""
+        inputs, output = self._values[0], self._values[-1]
+        commitments = {name: commit(matrix) for name, matrix in self._weights.items()}
+        claim = first_claim(self._transcript, self._circuit, commitments, inputs, output)
+        self._claims[len(self._values) - 1] = [claim]
+        layers = [self._prove_layer(index) for index in reversed(range(len(self._values)))]
+        for index, name in self._circuit.weighted:
+            self._open_weight(index, name, commitments[name])
+        return Proof(output=output, commitments=commitments, layers=tuple(reversed(layers)))
+
+    def _prove_layer(self, index: int) -> LayerProof:
+        layer = self._circuit.layers[index]
+        claims = self._claims[index]
+        with self._walk.layer(index, claims) as on_round:
+            reductions, found = self._reduce(layer, claims, self._values[index], on_round)
+        for target, claim in found:
+            self._claims.setdefault(target, []).append(claim)
+        return reductions
+
+    def _reduce(
+        self, layer: Layer, claims: list[Claim], values: M31, on_round: OnRound
+    ) -> tuple[LayerProof, NextClaims]:
+        match layer:
+            case Input():
+                return (), []
+            case MatMul():
+                return self._reduce_matmul(layer, claims, values, on_round)
+            case Product():
+                return self._reduce_product(layer, claims, on_round)
+            case Sum():
+                return self._reduce_sum(layer, claims)
+
+    def _reduce_matmul(
+        self, layer: MatMul, claims: list[Claim], values: M31, on_round: OnRound
+    ) -> tuple[LayerProof, NextClaims]:
+        if len(claims) > 1:
+            merge, claim = self._merge(claims, values, on_round)
+            before: LayerProof = (merge,)
+        else:
+            claim, before = claims[0], ()
+        row, col = split_point(layer, claim.point)
+        right = self._matrix(layer.right)
+        factors = [
+            fix_variables(table(self._values[layer.left]), row),
+            fix_variables(table(right if layer.transposed else right.T), col),
+        ]
+        result = prove_sum(factors, claim.value, self._transcript, on_round)
+        self._transcript.absorb_elements("finals", result.finals)
+        left_point, right_point = factor_points(layer, claim.point, result.point)
+        found: NextClaims = [
+            (layer.left, Claim(left_point, result.finals[0])),
+            (layer.right, Claim(right_point, result.finals[1])),
+        ]
+        return (*before, Reduction(result.rounds, result.finals)), found
+
+    def _merge(self, claims: list[Claim], values: M31, on_round: OnRound) -> tuple[Reduction, Claim]:
+        """Turn several claims about one matrix into one: a sumcheck of degree 2 over the matrix's own entries."""
+        factors, value = combine(claims, self._transcript)
+        result = prove_sum([selector_table(claims, factors), table(values)], value, self._transcript, on_round)
+        finals = result.finals[1:]
+        self._transcript.absorb_elements("finals", finals)
+        return Reduction(result.rounds, finals), Claim(result.point, finals[0])
+
+    def _reduce_product(self, layer: Product, claims: list[Claim], on_round: OnRound) -> tuple[LayerProof, NextClaims]:
+        factors, value = combine(claims, self._transcript)
+        left, right = table(self._values[layer.left]), table(self._values[layer.right])
+        result = prove_sum([selector_table(claims, factors), left, right], value, self._transcript, on_round)
+        finals = result.finals[1 : 1 + len(layer.inputs)]
+        self._transcript.absorb_elements("finals", finals)
+        found: NextClaims = [(t, Claim(result.point, v)) for t, v in zip(layer.inputs, finals, strict=True)]
+        return (Reduction(result.rounds, finals),), found
+
+    def _reduce_sum(self, layer: Sum, claims: list[Claim]) -> tuple[LayerProof, NextClaims]:
+        found: NextClaims = [
+            (target, Claim(claim.point, evaluate_matrix(self._values[target], claim.point)))
+            for claim in claims
+            for target in (layer.left, layer.right)
+        ]
+        finals = np.array([claim.value for _, claim in found], dtype=np.uint64)
+        self._transcript.absorb_elements("finals", finals)
+        return (Reduction(np.zeros((0, 1, LIMBS), dtype=np.uint64), finals),), found
+
+    def _matrix(self, operand: int | str) -> M31:
+        return self._weights[operand] if isinstance(operand, str) else self._values[operand]
+
+    def _open_weight(self, index: int, name: str, commitment: bytes) -> None:
+        """Evaluate a weight matrix where something was claimed about it, as the verifier will."""
+        for claim in self._claims[name]:
+            with self._walk.weight_opening(index, claim, commitment):
+                if not equal(evaluate_matrix(self._weights[name], claim.point), claim.value):
+                    raise WeightMismatch(name)
+
+
+def _ignore(event: ProofEvent) -> None:
+    del event

@@ -1,0 +1,323 @@
+"""The walk as events: what the prover does, told in the vocabulary and the order of a real prover.
+
+CircuitCompiled, the activations, ProofStart; then from the last layer to the first LayerStart, its SumcheckRounds,
+LayerEnd and GpuStatus; then the weight openings and ProofComplete. Every figure is measured or counted here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from proofstream import (
+    AttentionHeatmap,
+    CircuitCompiled,
+    CircuitNode,
+    GpuStatus,
+    LayerActivation,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    Log,
+    LogLevel,
+    ProofAborted,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    RoundPoly,
+    RoundPolyDeg3,
+    SumcheckRound,
+    WeightOpeningEnd,
+    WeightOpeningStart,
+    activation,
+    attention_heatmap,
+    claim_approx,
+    commitment_hex,
+    gpu_snapshot,
+    matmul_trace_cost,
+)
+from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
+from proofstream_demo.field import QM31, Integers, as_secure_field, embed
+from proofstream_demo.models import Model, attention_weights
+from proofstream_demo.proof import Claim
+from proofstream_demo.reductions import reduction_shapes
+from proofstream_demo.sumcheck import OnRound
+
+BACKEND = "cpu-numpy"
+DEVICE = "CPU (numpy)"
+WEIGHT_BINDING = "hash"
+"""Each weight matrix is bound by its hash and opened on its own."""
+
+_QUADRATIC = 3
+"""How many coefficients a polynomial of degree 2 has."""
+
+
+class Walk:
+    """Turns the prover's steps into events.
+
+    Args:
+        model: What is proved. emit: Where events go. between_layers: Called between two layers, after the GpuStatus of
+        one and before the LayerStart of the next: the
+            place to pause or, by raising, to stop. Its time is in no layer and not in ProofComplete.duration_ms.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        emit: Callable[[ProofEvent], None],
+        *,
+        between_layers: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._model = model
+        self._circuit = model.circuit
+        self._emit = emit
+        self._between_layers = between_layers
+        self._started = 0.0
+        self._paused_s = 0.0
+        self._layers_done = 0
+        self._matmul_done = 0
+        self._layer_proofs = 0
+        self._openings = 0
+
+    @property
+    def proving_ms(self) -> int:
+        """Milliseconds since ProofStart, without the pauses between layers."""
+        return _milliseconds(time.perf_counter() - self._started - self._paused_s)
+
+    @property
+    def paused_ms(self) -> int:
+        """Milliseconds of pauses between layers so far."""
+        return _milliseconds(self._paused_s)
+
+    def log(self, message: str, level: LogLevel = LogLevel.Info) -> None:
+        """Say something to the person who watches."""
+        self._emit(Log(level=level, message=message))
+
+    def begin(self, values: Sequence[Integers]) -> None:
+        """The forward pass is done: `values` are all layers' values."""
+        layers = self._circuit.layers
+        self._emit(compiled(self._circuit))
+        for index, (layer, matrix) in enumerate(zip(layers, values, strict=True)):
+            self._emit(_activation(index, layer, matrix))
+        for event in _heatmaps(self._model, values):
+            self._emit(event)
+        self._started = time.perf_counter()
+        self._emit(
+            ProofStart(
+                model_name=self._model.name,
+                backend=BACKEND,
+                num_layers=len(layers),
+                input_shape=layers[0].shape,
+                output_shape=layers[-1].shape,
+            )
+        )
+
+    @contextmanager
+    def layer(self, index: int, claims: Sequence[Claim]) -> Iterator[OnRound]:
+        """Around the reduction of one layer; gives what the sumcheck calls for each round.
+
+        The claim shown at its start is the first one on the layer, also where several are combined.
+        """
+        self._pause()
+        rounds = _Rounds(self._circuit, index, claims, self._emit)
+        started = time.perf_counter()
+        self._emit(layer_start(self._circuit, index, claims[0]))
+        yield rounds
+        layer = self._circuit.layers[index]
+        self._emit(
+            LayerEnd(
+                layer_idx=index,
+                kind=proof_kind_of(layer),
+                final_claim_value_approx=_approx(rounds.claim),
+                duration_ms=_milliseconds(time.perf_counter() - started),
+                rounds_completed=rounds.done,
+            )
+        )
+        self._count(layer)
+        self._emit(self._status())
+
+    @contextmanager
+    def weight_opening(self, index: int, claim: Claim, commitment: bytes) -> Iterator[None]:
+        """Around the evaluation of one weight matrix at the point of a claim; `index` is the layer that uses it."""
+        started = time.perf_counter()
+        self._emit(WeightOpeningStart(weight_node_id=index, eval_point_len=len(claim.point)))
+        yield
+        self._openings += 1
+        self._emit(
+            WeightOpeningEnd(
+                weight_node_id=index,
+                duration_ms=_milliseconds(time.perf_counter() - started),
+                commitment_hex=commitment_hex(commitment),
+            )
+        )
+
+    def complete(self) -> None:
+        """The proof is done."""
+        self._emit(
+            ProofComplete(
+                duration_ms=self.proving_ms,
+                num_layer_proofs=self._layer_proofs,
+                num_weight_openings=self._openings,
+                weight_binding_mode=WEIGHT_BINDING,
+            )
+        )
+
+    def abort(self, reason: str) -> None:
+        """The proof is no good."""
+        self.log(reason, LogLevel.Error)
+        self._emit(ProofAborted(reason=reason))
+
+    def _pause(self) -> None:
+        if self._layers_done:
+            before = time.perf_counter()
+            self._between_layers()
+            self._paused_s += time.perf_counter() - before
+
+    def _count(self, layer: Layer) -> None:
+        self._layers_done += 1
+        self._layer_proofs += not isinstance(layer, Input)
+        self._matmul_done += isinstance(layer, MatMul)
+
+    def _status(self) -> GpuStatus:
+        layers = self._circuit.layers
+        return GpuStatus(
+            devices=[gpu_snapshot(device_id=0, device_name=DEVICE)],
+            matmul_done=self._matmul_done,
+            matmul_total=sum(isinstance(layer, MatMul) for layer in layers),
+            layers_done=self._layers_done,
+            layers_total=len(layers),
+        )
+
+
+class _Rounds:
+    """Emits the rounds of one layer, numbered through all of its reductions."""
+
+    def __init__(
+        self, circuit: Circuit, index: int, claims: Sequence[Claim], emit: Callable[[ProofEvent], None]
+    ) -> None:
+        shapes = reduction_shapes(circuit, circuit.layers[index], len(claims))
+        self._index = index
+        self._total = sum(shape.rounds for shape in shapes)
+        self._emit = emit
+        self.done = 0
+        self.claim = claims[0].value
+
+    def __call__(self, polynomial: QM31, claim: QM31, next_claim: QM31) -> None:
+        coefficients = [as_secure_field(coefficient) for coefficient in polynomial]
+        is_quadratic = len(coefficients) == _QUADRATIC
+        self._emit(
+            SumcheckRound(
+                layer_idx=self._index,
+                round=self.done,
+                total_rounds=self._total,
+                poly_deg2=RoundPoly(*coefficients) if is_quadratic else None,
+                poly_deg3=None if is_quadratic else RoundPolyDeg3(*coefficients),
+                claim_value_approx=_approx(claim),
+            )
+        )
+        self.done += 1
+        self.claim = next_claim
+
+
+def compiled(circuit: Circuit) -> CircuitCompiled:
+    """The circuit's graph; a layer's node has the layer's index."""
+    return CircuitCompiled(
+        total_layers=len(circuit.layers),
+        input_shape=circuit.layers[0].shape,
+        output_shape=circuit.output.shape,
+        nodes=[
+            CircuitNode(
+                layer_idx=index,
+                node_id=index,
+                kind=kind_of_layer(layer),
+                input_shape=input_shape(circuit, layer),
+                output_shape=layer.shape,
+                trace_cost=trace_cost(circuit, layer),
+                input_layers=list(layer.inputs),
+            )
+            for index, layer in enumerate(circuit.layers)
+        ],
+        has_simd=False,
+        simd_num_blocks=0,
+    )
+
+
+def layer_start(circuit: Circuit, index: int, claim: Claim) -> LayerStart:
+    """The reduction of a layer begins."""
+    layer = circuit.layers[index]
+    return LayerStart(
+        layer_idx=index,
+        kind=kind_of_layer(layer),
+        input_shape=input_shape(circuit, layer),
+        output_shape=layer.shape,
+        trace_cost=trace_cost(circuit, layer),
+        claim_value_approx=_approx(claim.value),
+        gpu_device=None,
+    )
+
+
+def kind_of_layer(layer: Layer) -> LayerKind:
+    """What the layer computes, in the vocabulary's words."""
+    match layer:
+        case Input():
+            return LayerKind.Input
+        case MatMul():
+            return LayerKind.MatMul
+        case Product():
+            return LayerKind.Activation if layer.is_square else LayerKind.Mul
+        case Sum():
+            return LayerKind.Add
+
+
+def proof_kind_of(layer: Layer) -> LayerProofKind:
+    """How the layer is proved. The input needs no proof: the verifier knows it, and evaluates it itself."""
+    match layer:
+        case Input():
+            return LayerProofKind.Skipped
+        case MatMul() | Product():
+            return LayerProofKind.Sumcheck
+        case Sum():
+            return LayerProofKind.Linear
+
+
+def input_shape(circuit: Circuit, layer: Layer) -> tuple[int, int]:
+    """The shape of the first layer that it is computed from; of itself, for the input."""
+    return circuit.layers[layer.inputs[0]].shape if layer.inputs else layer.shape
+
+
+def trace_cost(circuit: Circuit, layer: Layer) -> int:
+    """Trace cells: of the whole product for matrices, else one for each entry."""
+    rows, cols = layer.shape
+    if isinstance(layer, MatMul):
+        return matmul_trace_cost(rows, circuit.layers[layer.left].shape[1], cols)
+    return rows * cols
+
+
+def _activation(index: int, layer: Layer, values: Integers) -> LayerActivation:
+    return activation(
+        layer_idx=index,
+        node_id=index,
+        kind=kind_of_layer(layer),
+        output_shape=layer.shape,
+        values=[int(value) for value in embed(values).reshape(-1)],
+    )
+
+
+def _heatmaps(model: Model, values: Sequence[Integers]) -> Iterator[AttentionHeatmap]:
+    for head, index in enumerate(model.attention):
+        yield attention_heatmap(
+            layer_idx=index,
+            head_idx=head,
+            num_heads=len(model.attention),
+            scores=attention_weights(values[index]),
+        )
+
+
+def _approx(value: QM31) -> float:
+    return claim_approx(as_secure_field(value))
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
