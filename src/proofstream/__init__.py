@@ -69,6 +69,8 @@ from proofstream.events import (
 )
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.opening import open_session
+from proofstream.session import LayerScope, ProofScope, Session, current_session
 from proofstream.timeline import Timelines
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -147,10 +147,12 @@ class Artefact:
     Attributes:
         name: The path below the folder of results, which becomes the flag's value.
         next_step: One line on what to do with it; ``{path}`` stands for where it is.
+        settings: Keys of the plugin's configuration table that are set along with it.
     """
 
     name: str
     next_step: str
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -471,11 +471,16 @@ def kind_of(event: ProofEvent) -> str:
     return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
 
 
-_SHEDDABLE = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus"})
+_BULK_KINDS = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus", "Log"})
+
+
+def is_bulk_kind(kind: str) -> bool:
+    """Whether events of this kind are bulk data, not the facts that intervals are built from."""
+    return kind in _BULK_KINDS
 
 
 def is_sheddable(event: ProofEvent) -> bool:
-    """Whether a full lane may drop the event: bulk data, not the facts that intervals are built from."""
+    """Whether a full lane may drop the event: bulk data, but for warnings and errors in words."""
     if isinstance(event, Log):
         return event.level not in (LogLevel.Warn, LogLevel.Error)
-    return type(event).__name__ in _SHEDDABLE
+    return type(event).__name__ in _BULK_KINDS

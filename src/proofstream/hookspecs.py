@@ -13,7 +13,9 @@ What a plugin may rely on:
 5. There is no order among plugins. Who needs another's output consumes its events.
 6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before anything is
-   configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many seconds.
+   configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many seconds. A class
+   attribute ``autoload = False`` says that the plugin is used only if somebody asks for it, ``autoload = "command"`` that the
+   command uses it unasked, and a Python process does not.
 """
 
 from __future__ import annotations
@@ -118,8 +120,8 @@ class ProofstreamHooks:
         raise NotImplementedError
 
     @hookspec
-    def proofstream_configure(self, context: PluginContext) -> None:
-        """Validate the configuration, import what is heavy, open what is needed.
+    def proofstream_configure(self, context: PluginContext) -> bool | None:
+        """Validate the configuration, import what is heavy, open what is needed; return False to sit this run out.
 
         When: once, before the first batch. Thread: the plugin's lane. Failure: the plugin is broken and gets no batches; a
         ModuleNotFoundError of a module that is not the plugin's own makes it missing instead.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -38,8 +39,8 @@ class Interval:
         start_unix_nano: When it began.
         end_unix_nano: When it ended, at least `start_unix_nano`; None while it is open.
         rounds: Sumcheck rounds counted in it.
-        superseded_unix_nano: For an open layer: when the next layer began on the same device. It is its end, unless an end
-            event still comes.
+        superseded_unix_nano: For an open layer: when the next layer began on the same device, or its own last round, if
+            that is later. It is its end, unless an end event still comes.
         aborted_reason: Why it ended without success, or None.
     """
 
@@ -112,17 +113,51 @@ class Interval:
         return event.kind.value if isinstance(event, LayerStart) else "Unknown"
 
 
+class OpenParts:
+    """Weight openings, weight bindings and STARK proofs that are open; an end pairs with the last start of its key."""
+
+    __slots__ = ("_stacks",)
+
+    def __init__(self) -> None:
+        self._stacks: dict[tuple[IntervalKind, int | None], list[Interval]] = {}
+
+    def __iter__(self) -> Iterator[Interval]:
+        """All of them, the newest first."""
+        parts = [part for stack in self._stacks.values() for part in stack]
+        return iter(sorted(parts, key=lambda part: part.ordinal, reverse=True))
+
+    def __bool__(self) -> bool:
+        return bool(self._stacks)
+
+    def add(self, part: Interval) -> None:
+        """Take in one that began."""
+        self._stacks.setdefault((part.kind, part.key), []).append(part)
+
+    def last(self, kind: IntervalKind, key: int | None) -> Interval | None:
+        """The one of that kind and key that began last, or None."""
+        stack = self._stacks.get((kind, key))
+        return stack[-1] if stack else None
+
+    def remove_last(self, kind: IntervalKind, key: int | None) -> None:
+        """Let go of the one that `last` names."""
+        stack = self._stacks[kind, key]
+        stack.pop()
+        if not stack:
+            del self._stacks[kind, key]
+
+
 class Proof(Interval):
     """A proof, from ProofStart to ProofComplete or whatever was seen of it.
 
     Attributes:
         proof_ordinal: How many proofs the session had before this one.
         layers_opened: Layers that began.
-        layers_closed: Layers that ended.
+        layers_closed: Layers that ended, but for those that the proof's own abort ended.
+        layers_superseded: Open layers whose device has gone on to another layer; most of them never get an end event.
         rounds: Sumcheck rounds of all its layers, and those of no open layer.
         rounds_unplaced: Those of its rounds that came while no layer of their index was open.
         lost_events: Events known to be missing while it was open.
-        last_layer: The layer that began last, or None.
+        last_layer: The layer that began last, or None. Of an aborted proof it is where it died.
         circuit: The circuit, if the producer sent it.
     """
 
@@ -132,6 +167,7 @@ class Proof(Interval):
         "latest_end_unix_nano",
         "layers_closed",
         "layers_opened",
+        "layers_superseded",
         "lost_events",
         "open_children",
         "open_layers",
@@ -163,12 +199,13 @@ class Proof(Interval):
         self.proof_ordinal = proof_ordinal
         self.layers_opened = 0
         self.layers_closed = 0
+        self.layers_superseded = 0
         self.rounds_unplaced = 0
         self.lost_events = 0
         self.last_layer: Interval | None = None
         self.circuit: CircuitCompiled | None = None
         self.open_layers: dict[int, Interval] = {}
-        self.open_children: list[Interval] = []
+        self.open_children = OpenParts()
         self.walking: dict[int | None, Interval] = {}
         self.latest_end_unix_nano = start_unix_nano
 
@@ -182,9 +219,9 @@ class Proof(Interval):
 
     @property
     def progress(self) -> float | None:
-        """Layers closed over layers announced, from 0 to 1; None if none were announced."""
+        """Layers that the walk has left behind over layers announced, from 0 to 1; None if none were announced."""
         total = self.num_layers
-        return None if not total else min(1.0, self.layers_closed / total)
+        return None if not total else min(1.0, (self.layers_closed + self.layers_superseded) / total)
 
     @property
     def active_layers(self) -> list[Interval]:

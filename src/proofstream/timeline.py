@@ -1,15 +1,16 @@
 """The timeline: a pure state machine that turns envelopes into intervals.
 
-The rules are those of the producers that exist, not of an ideal one: layers without an end, ends without a start, a proof
-that dies and another that follows in the same flow, activations that come before the proof they belong to. Whatever comes,
-every interval closes exactly once, ends no earlier than it began, and lies inside its proof. Nothing here raises.
+The rules are those of the producers that exist, not of an ideal one: layers without an end, ends without a start, a
+proof that dies and another that follows in the same flow, activations that come before the proof they belong to.
+Whatever comes, every interval closes exactly once, ends no earlier than it began, and lies inside its proof. Nothing
+here raises.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import ClassVar
 
 from proofstream.envelopes import Envelope
 from proofstream.events import (
@@ -34,10 +35,13 @@ from proofstream.events import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, OpenParts, Proof
 
 MAX_PENDING = 8192
 """How many activations wait for their proof at most; later ones are noted outside of any proof."""
+
+MAX_ENDED = 1024
+"""How many ended sessions are remembered at most, so that what still comes for them finds them."""
 
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
 """A reported duration above 400 days says nothing about when something began."""
@@ -54,9 +58,10 @@ class Session:
         lost_events: Events known to be missing, from the producer's own "lagged" lines and from EventsLost.
         proofs: How many proofs began.
         aborted: How many of them ended without success.
+        timelines: The timelines of its jobs; of named jobs only those with something open.
     """
 
-    __slots__ = ("_intervals", "_proofs", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines")
+    __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines")
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
@@ -65,7 +70,7 @@ class Session:
         self.proofs = 0
         self.aborted = 0
         self.timelines: dict[str | None, Timeline] = {}
-        self._intervals: Iterator[int] = itertools.count()
+        self._intervals = 0
 
     @property
     def time_source(self) -> str:
@@ -82,7 +87,35 @@ class Session:
 
     def next_ordinal(self) -> int:
         """The next interval's ordinal."""
-        return next(self._intervals)
+        ordinal = self._intervals
+        self._intervals += 1
+        return ordinal
+
+    @property
+    def open_proofs(self) -> list[Proof]:
+        """Its proofs that are open."""
+        return [t.proof for t in self.timelines.values() if t.proof is not None]
+
+    def feed(self, envelope: Envelope) -> list[Change]:
+        """Take the next envelope of one of its jobs."""
+        timeline = self.timeline(envelope.job_id)
+        changes = timeline.feed(envelope)
+        if timeline.proof is None and envelope.job_id is not None and timeline.is_empty:
+            del self.timelines[envelope.job_id]
+        return changes
+
+    def lose(self, count: int, proofs: list[Proof]) -> None:
+        """Count events that are missing, and that any of those proofs may be missing."""
+        self.lost_events += count
+        for proof in proofs:
+            proof.lost_events += count
+
+    def close(self, envelope: Envelope, reason: str) -> list[Change]:
+        """End everything that is open."""
+        changes = [change for t in self.timelines.values() for change in t.close(envelope, reason)]
+        self.timelines.clear()
+        changes.append(Noted(None, envelope))
+        return changes
 
 
 class Timelines:
@@ -90,13 +123,11 @@ class Timelines:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._ended: dict[str, Session] = {}
 
     def session(self, session_id: str) -> Session:
-        """The session of that id, made if it is new."""
-        found = self._sessions.get(session_id)
-        if found is None:
-            found = self._sessions[session_id] = Session(session_id)
-        return found
+        """The session of that id, also when it has ended lately; an empty one if it is not known."""
+        return self._sessions.get(session_id) or self._ended.get(session_id) or Session(session_id)
 
     @property
     def sessions(self) -> list[Session]:
@@ -106,26 +137,40 @@ class Timelines:
     @property
     def open_proofs(self) -> list[Proof]:
         """The proofs that are open, of all sessions."""
-        timelines = (t for s in self._sessions.values() for t in s.timelines.values())
-        return [t.proof for t in timelines if t.proof is not None]
+        return [proof for session in self._sessions.values() for proof in session.open_proofs]
 
     def feed(self, envelope: Envelope) -> list[Change]:
         """Take the next envelope and say what it meant."""
-        session = self.session(envelope.session_id)
+        session = self._sessions.get(envelope.session_id) or self._begin(envelope)
         event = envelope.event
+        if session is None:
+            return [Noted(None, envelope)]
         if isinstance(event, SessionOpened):
             session.opened = envelope
             return [Noted(None, envelope)]
         if isinstance(event, SessionClosed):
-            changes = self._close(session, envelope, _closing_reason(event))
-            del self._sessions[envelope.session_id]
-            return changes
-        return session.timeline(envelope.job_id).feed(envelope)
+            self._end(session)
+            return session.close(envelope, _closing_reason(event))
+        return session.feed(envelope)
 
-    def _close(self, session: Session, envelope: Envelope, reason: str) -> list[Change]:
-        changes = [change for t in session.timelines.values() for change in t.close(envelope, reason)]
-        changes.append(Noted(None, envelope))
-        return changes
+    def _begin(self, envelope: Envelope) -> Session | None:
+        """Make the session that the envelope shows to exist, or go on with it, as its ordinals must not come twice.
+
+        Only an opening or what a prover says does so. What plugins and the host say about a session may follow its end.
+        """
+        kind = type(envelope.event)
+        session_id = envelope.session_id
+        if kind is not SessionOpened and (not Timeline.knows(kind) or (kind in _REMARKS and session_id in self._ended)):
+            return None
+        session = self._ended.pop(session_id, None) or Session(session_id)
+        self._sessions[session_id] = session
+        return session
+
+    def _end(self, session: Session) -> None:
+        del self._sessions[session.session_id]
+        self._ended[session.session_id] = session
+        if len(self._ended) > MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
 
 
 def _closing_reason(event: SessionClosed) -> str:
@@ -140,12 +185,22 @@ class Timeline:
         self._session = session
         self._job_id = job_id
         self._pending: list[Envelope] = []
-        self._alone: list[Interval] = []
+        self._alone = OpenParts()
+
+    @classmethod
+    def knows(cls, event_type: type[ProofEvent]) -> bool:
+        """Whether events of that type mean something for intervals."""
+        return event_type in cls._rules
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing: no open interval, no event that waits for its proof."""
+        return self.proof is None and not self._pending and not self._alone
 
     def feed(self, envelope: Envelope) -> list[Change]:
         """Take the next envelope of this job."""
         changes: list[Change] = []
-        rule = _RULES.get(type(envelope.event))
+        rule = self._rules.get(type(envelope.event))
         if rule is None:
             changes.append(Noted(self.proof, envelope))
         else:
@@ -155,9 +210,9 @@ class Timeline:
     def close(self, envelope: Envelope, reason: str) -> list[Change]:
         """End everything that is open, as the session has ended."""
         changes: list[Change] = []
-        self._abort(envelope, reason, changes)
+        self.abort(envelope, reason, changes)
         self._release_pending(None, changes)
-        for interval in list(self._alone):
+        for interval in self._alone:
             interval.aborted_reason = reason
             self._close_interval(interval, envelope, changes, end_unix_nano=envelope.time_unix_nano)
         return changes
@@ -165,7 +220,7 @@ class Timeline:
     # Proofs
 
     def _proof_start(self, envelope: Envelope, changes: list[Change]) -> None:
-        self._abort(envelope, "another proof started", changes)
+        self.abort(envelope, "another proof started", changes)
         proof = self._open_proof(envelope, changes, envelope.time_unix_nano, seen=True)
         self._release_pending(proof, changes)
 
@@ -203,12 +258,19 @@ class Timeline:
     def _proof_aborted(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
         assert isinstance(event, ProofAborted)
-        if self.proof is None:
+        proof = self.proof or self._only_proof()
+        if proof is None:
             changes.append(Noted(None, envelope))
         else:
-            self._abort(envelope, event.reason, changes)
+            self._session.timeline(proof.job_id).abort(envelope, event.reason, changes)
 
-    def _abort(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
+    def _only_proof(self) -> Proof | None:
+        """For what names no job: the session's open proof, if there is just one."""
+        proofs = self._session.open_proofs if self._job_id is None else []
+        return proofs[0] if len(proofs) == 1 else None
+
+    def abort(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
+        """End the open proof, if there is one, and what is open in it, without success."""
         proof = self.proof
         if proof is None:
             return
@@ -242,9 +304,8 @@ class Timeline:
         before = proof.walking.get(event.gpu_device)
         if before is not None and before.is_open:
             before.superseded_unix_nano = max(before.start_unix_nano, now)
-        layer = self._open_interval(
-            IntervalKind.LAYER, event.layer_idx, proof, envelope, changes, start=now, seen=True
-        )
+            proof.layers_superseded += 1
+        layer = self._open_interval(IntervalKind.LAYER, event.layer_idx, proof, envelope, changes, start=now, seen=True)
         proof.walking[event.gpu_device] = layer
 
     def _layer_end(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -271,6 +332,8 @@ class Timeline:
             changes.append(Noted(proof, envelope))
         else:
             layer.rounds += 1
+            if layer.superseded_unix_nano is not None:
+                layer.superseded_unix_nano = max(layer.superseded_unix_nano, envelope.time_unix_nano)
             changes.append(Noted(layer, envelope))
 
     # Weight openings, weight bindings and STARK proofs pair last-in-first-out by key
@@ -283,8 +346,8 @@ class Timeline:
 
     def _part_end(self, envelope: Envelope, changes: list[Change]) -> None:
         kind, key, reported_ms = _part_of(envelope.event)
-        inside = self.proof.open_children if self.proof is not None else []
-        part = _last(inside, kind, key) or _last(self._alone, kind, key)
+        inside = self.proof.open_children.last(kind, key) if self.proof is not None else None
+        part = inside or self._alone.last(kind, key)
         if part is None:
             start = _before(envelope, reported_ms)
             part = self._open_interval(kind, key, self.proof, envelope, changes, start=start, seen=False)
@@ -297,7 +360,7 @@ class Timeline:
         if len(self._pending) < MAX_PENDING:
             self._pending.append(envelope)
         else:
-            changes.append(Noted(self.proof, envelope))
+            changes.append(Noted(None, envelope))
 
     def _release_pending(self, proof: Proof | None, changes: list[Change]) -> None:
         for envelope in self._pending:
@@ -313,20 +376,17 @@ class Timeline:
         assert isinstance(event, Log)
         lagged = _LAGGED.fullmatch(event.message)
         if lagged is not None:
-            self._lose(int(lagged[1]))
+            # The socket lost them before it knew whose they were.
+            self._session.lose(int(lagged[1]), self._session.open_proofs)
         active = self.proof.active_layers if self.proof is not None else []
-        changes.append(Noted(active[-1] if active else self.proof, envelope))
+        changes.append(Noted(active[0] if len(active) == 1 else self.proof, envelope))
 
     def _events_lost(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
         assert isinstance(event, EventsLost)
-        self._lose(sum(event.counts.values()))
-        changes.append(Noted(self.proof, envelope))
-
-    def _lose(self, count: int) -> None:
-        self._session.lost_events += count
-        if self.proof is not None:
-            self.proof.lost_events += count
+        own = [] if self.proof is None else [self.proof]
+        self._session.lose(sum(event.counts.values()), self._session.open_proofs if self._job_id is None else own)
+        changes.append(Noted(self.proof or self._only_proof(), envelope))
 
     # Opening and closing
 
@@ -352,13 +412,14 @@ class Timeline:
             start_unix_nano=max(0 if proof is None else proof.start_unix_nano, start),
         )
         if proof is None:
-            self._alone.append(interval)
+            self._alone.add(interval)
         elif kind is IntervalKind.LAYER and key is not None:
             proof.open_layers[key] = interval
             proof.layers_opened += 1
-            proof.last_layer = interval
+            if seen or proof.last_layer is None or not proof.last_layer.is_open:
+                proof.last_layer = interval
         else:
-            proof.open_children.append(interval)
+            proof.open_children.add(interval)
         changes.append(Opened(interval, envelope))
         return interval
 
@@ -368,15 +429,36 @@ class Timeline:
         interval.end_unix_nano = max(interval.start_unix_nano, end_unix_nano)
         proof = interval.proof
         if proof is None:
-            self._alone.remove(interval)
+            self._alone.remove_last(interval.kind, interval.key)
         else:
             proof.latest_end_unix_nano = max(proof.latest_end_unix_nano, interval.end_unix_nano)
             if interval.kind is IntervalKind.LAYER and interval.key is not None:
                 del proof.open_layers[interval.key]
-                proof.layers_closed += 1
+                proof.layers_closed += interval.aborted_reason is None
+                proof.layers_superseded -= interval.superseded_unix_nano is not None
             else:
-                proof.open_children.remove(interval)
+                proof.open_children.remove_last(interval.kind, interval.key)
         changes.append(Closed(interval, envelope))
+
+    _rules: ClassVar[dict[type[ProofEvent], Callable[[Timeline, Envelope, list[Change]], None]]] = {
+        ProofStart: _proof_start,
+        ProofComplete: _proof_complete,
+        ProofAborted: _proof_aborted,
+        LayerStart: _layer_start,
+        LayerEnd: _layer_end,
+        SumcheckRound: _round,
+        WeightOpeningStart: _part_start,
+        WeightOpeningEnd: _part_end,
+        AggregatedBindingStart: _part_start,
+        AggregatedBindingEnd: _part_end,
+        StarkProofStart: _part_start,
+        StarkProofEnd: _part_end,
+        LayerActivation: _hold,
+        AttentionHeatmap: _hold,
+        CircuitCompiled: _hold,
+        Log: _log,
+        EventsLost: _events_lost,
+    }
 
 
 def _before(envelope: Envelope, reported_ms: int) -> int:
@@ -402,29 +484,5 @@ def _part_of(event: ProofEvent) -> tuple[IntervalKind, int | None, int]:
             return IntervalKind.STARK_PROOF, None, 0
 
 
-def _last(intervals: list[Interval], kind: IntervalKind, key: int | None) -> Interval | None:
-    for interval in reversed(intervals):
-        if interval.kind is kind and interval.key == key:
-            return interval
-    return None
-
-
-_RULES: dict[type[ProofEvent], Callable[[Timeline, Envelope, list[Change]], None]] = {
-    ProofStart: Timeline._proof_start,
-    ProofComplete: Timeline._proof_complete,
-    ProofAborted: Timeline._proof_aborted,
-    LayerStart: Timeline._layer_start,
-    LayerEnd: Timeline._layer_end,
-    SumcheckRound: Timeline._round,
-    WeightOpeningStart: Timeline._part_start,
-    WeightOpeningEnd: Timeline._part_end,
-    AggregatedBindingStart: Timeline._part_start,
-    AggregatedBindingEnd: Timeline._part_end,
-    StarkProofStart: Timeline._part_start,
-    StarkProofEnd: Timeline._part_end,
-    LayerActivation: Timeline._hold,
-    AttentionHeatmap: Timeline._hold,
-    CircuitCompiled: Timeline._hold,
-    Log: Timeline._log,
-    EventsLost: Timeline._events_lost,
-}
+_REMARKS = frozenset({Log, EventsLost, ProofAborted})
+"""Kinds that say something about a session, but do not show that it goes on."""

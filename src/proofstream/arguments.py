@@ -1,0 +1,66 @@
+"""Reading the command line before any plugin is imported, and taking optional values apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proofstream.contracts import Option, OptionKind
+
+
+@dataclass(kw_only=True, slots=True)
+class EarlyArguments:
+    """What the command line says about plugins and configuration.
+
+    Attributes:
+        config: The configuration file, if one is named.
+        asked: Plugins that must work.
+        blocked: Plugins that must not be imported.
+    """
+
+    config: Path | None = None
+    asked: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
+
+
+def read_early(arguments: Sequence[str]) -> EarlyArguments:
+    """Find ``--config``, ``--plugin`` and ``--no-plugin``; anything else is left to the full parser."""
+    early = EarlyArguments()
+    words = list(arguments)
+    if "--" in words:
+        words = words[: words.index("--")]
+    for index, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if not equals:
+            value = words[index + 1] if index + 1 < len(words) else ""
+        match flag:
+            case "--config":
+                early.config = Path(value)
+            case "--plugin":
+                early.asked.append(value)
+            case "--no-plugin":
+                early.blocked.append(value)
+            case _:
+                pass
+    return early
+
+
+def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) -> list[str]:
+    """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that a parser need not guess whose word the next one is."""
+    prefixes = {option.flag: option.value_prefixes for option in options if option.kind is OptionKind.OPTIONAL_VALUE}
+    settled: list[str] = []
+    words = iter(enumerate(arguments))
+    for index, word in words:
+        if word == "--":
+            return [*settled, *arguments[index:]]
+        if word not in prefixes:
+            settled.append(word)
+            continue
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if following.startswith(prefixes[word]) and prefixes[word]:
+            settled.append(f"{word}={following}")
+            next(words, None)
+        else:
+            settled.append(f"{word}=")
+    return settled

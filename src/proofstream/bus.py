@@ -1,0 +1,228 @@
+"""The bus: the one thread that takes the intake, checks and numbers events, and hands them to the lanes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope
+from proofstream.errors import WireError
+from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
+from proofstream.intake import Intake, Item, Posted, Sender
+from proofstream.lanes import Lane
+from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
+
+POLL_S = 0.05
+"""How long an idle bus sleeps: an emit wakes nobody."""
+TICK_S = 0.5
+"""How often the bus looks after the lanes."""
+_DRAIN = 1024
+
+
+class Gate:
+    """Where sources that can wait are held back, so that no lane overflows on their account.
+
+    A chunk is let in when everything that waits, from the intake to the fullest lane, leaves room for it below half a lane's
+    capacity. Chunks are let in one at a time, so that the sum holds for any number of sources.
+    """
+
+    def __init__(self, bus: Bus, *, high_water: int) -> None:
+        self._bus = bus
+        self._high_water = high_water
+        self._condition = threading.Condition()
+        self._waiting = 0
+
+    def admit(self, size: int, put: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
+        """Wait for room for `size` items, then call `put`; a source that is told to stop waits no longer."""
+        with self._condition:
+            self._waiting += 1
+            try:
+                while self._bus.backlog + size > self._high_water and self._bus.backlog > 0 and not stopping():
+                    self._condition.wait(POLL_S)
+                put()
+            finally:
+                self._waiting -= 1
+
+    def notify(self) -> None:
+        """There may be room now."""
+        if self._waiting:
+            with self._condition:
+                self._condition.notify_all()
+
+
+class Bus:
+    """Takes the intake, makes envelopes, feeds lanes.
+
+    Args:
+        intake: Where events come in.
+        decoder: Checks the events that were made in Python.
+        lanes: Whom to hand them to.
+        wall_clock: Nanoseconds since the epoch; read once, so that a clock that is set cannot reorder events.
+        on_tick: Called every half second, on the bus's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        decoder: LineDecoder,
+        lanes: Sequence[Lane],
+        wall_clock: Callable[[], int],
+        on_tick: Callable[[], None],
+        lane_capacity: int,
+    ) -> None:
+        self.gate = Gate(self, high_water=lane_capacity // 2)
+        self.lost_at_intake: dict[str, int] = {}
+        self.passed = 0
+        self._intake = intake
+        self._decoder = decoder
+        self._lanes = lanes
+        self._anchor = wall_clock() - intake.clock()
+        self._on_tick = on_tick
+        self._seq = 0
+        self._in_flight = 0
+        self._senders: dict[str, Sender] = {}
+        self._stop = False
+        self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the thread once the intake is empty."""
+        self._stop = True
+        self._intake.wakeup.set()
+        self._thread.join(timeout_s)
+
+    @property
+    def backlog(self) -> int:
+        """Events between a source and the slowest plugin that anybody waits for."""
+        behind = max((lane.depth for lane in self._lanes if lane.holds), default=0)
+        return len(self._intake.items) + self._in_flight + behind
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is in the intake, in flight, or in a lane."""
+        return not self._intake.items and not self._in_flight and all(lane.is_at_rest for lane in self._lanes)
+
+    def watch(self, sender: Sender) -> None:
+        """Report what the intake could not hold of this session's events."""
+        self._senders[sender.session_id] = sender
+
+    # On the bus's own thread
+
+    def _run(self) -> None:
+        ticked = time.monotonic()
+        while True:
+            worked = self._drain()
+            now = time.monotonic()
+            if now - ticked >= TICK_S:
+                ticked = now
+                self._on_tick()
+            self.gate.notify()
+            if worked:
+                continue
+            if self._stop:
+                return
+            self._intake.wakeup.wait(POLL_S)
+
+    def _drain(self) -> bool:
+        items = self._intake.items
+        count = min(_DRAIN, len(items))
+        if not count and not self._intake.overflowed:
+            return False
+        self._in_flight = count
+        envelopes: list[Envelope] = []
+        for _ in range(count):
+            self._pass(items.popleft(), envelopes)
+        if self._intake.overflowed:
+            self._intake.overflowed = False
+            for sender in list(self._senders.values()):
+                self._report_losses(sender, envelopes)
+        for lane in self._lanes:
+            lane.feed(envelopes)
+        self.passed += len(envelopes)
+        self._in_flight = 0
+        return True
+
+    def _pass(self, item: Item, envelopes: list[Envelope]) -> None:
+        monotonic_ns, sender, what = item
+        try:
+            envelope = self._envelope(monotonic_ns, sender, what)
+        except WireError as error:
+            event = what.event if isinstance(what, Posted | Decoded) else what
+            kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
+            sender.refuse_event(kind, str(error))
+            return
+        if isinstance(envelope.event, SessionClosed):
+            self._report_losses(sender, envelopes)
+            self._senders.pop(sender.session_id, None)
+        sender.seen(envelope.time_unix_nano)
+        envelopes.append(envelope)
+
+    def _envelope(self, monotonic_ns: int, sender: Sender, what: ProofEvent | Posted | Decoded) -> Envelope:
+        now = self._anchor + monotonic_ns
+        if isinstance(what, Decoded):
+            return self._number(sender, what, what.time_unix_nano, now, what.origin, NO_CAPTURES, _recorded_lineage(what))
+        if isinstance(what, Posted):
+            checked = check_event(what.now(), self._decoder)
+            own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
+            return self._number(sender, checked, own_time, now, what.origin, what.captured, what.lineage)
+        return self._number(sender, check_event(what, self._decoder), None, now, PRODUCER, NO_CAPTURES, ())
+
+    def _number(
+        self,
+        sender: Sender,
+        decoded: Decoded,
+        own_time: int | None,
+        now: int,
+        origin: str,
+        captured: Mapping[str, object],
+        lineage: tuple[str, ...],
+    ) -> Envelope:
+        seq = self._seq
+        self._seq = seq + 1
+        return Envelope(
+            seq=seq,
+            time_unix_nano=now if own_time is None else own_time,
+            session_id=sender.session_id,
+            origin=origin,
+            event=decoded.event,
+            raw=decoded.raw,
+            job_id=decoded.job_id,
+            traceparent=decoded.traceparent,
+            captured=captured,
+            lineage=lineage,
+        )
+
+    def _report_losses(self, sender: Sender, envelopes: list[Envelope]) -> None:
+        """Say in the session what the intake could not hold since that was last said."""
+        fresh = sender.dropped.take()
+        if not fresh:
+            return
+        for kind, count in fresh.items():
+            self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + count
+        event = EventsLost(where="intake", counts=fresh)
+        decoded = Decoded(event=event, raw=encode_event(event))
+        now = self._anchor + self._intake.clock()
+        envelopes.append(self._number(sender, decoded, None, now, HOST, NO_CAPTURES, ()))
+
+
+def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:
+    """A recorded event of a plugin still descends from that plugin."""
+    return () if decoded.origin in (PRODUCER, HOST) else (decoded.origin,)
+
+
+def wait_until(condition: Callable[[], bool], *, deadline: float, wakeups: Iterable[float] = (0.001, 0.005, 0.02)) -> bool:
+    """Poll a condition until a moment of the monotonic clock; the last pause repeats."""
+    pauses = iter(wakeups)
+    pause = next(pauses)
+    while not condition():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
+        pause = next(pauses, pause)
+    return True

@@ -1,0 +1,295 @@
+"""The command line: parsing and printing, nothing else.
+
+Standard output is for listings and ``--json``; all else goes to standard error. A mistake is one line with a hint, and exit status 2.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import proofstream
+from proofstream import listings
+from proofstream.arguments import EarlyArguments, read_early, settle_optional_values
+from proofstream.contracts import Command, Option, OptionKind, SourceRequest
+from proofstream.errors import ProofstreamError, UsageError
+from proofstream.loader import Registry, Selection, entry_points, load
+from proofstream.logs import set_up_logging
+
+if TYPE_CHECKING:
+    from proofstream.config import Config
+
+EXIT_USAGE = 2
+_HELP_WORDS = ("--help", "-h", "--version")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with_help = not words or any(word in _HELP_WORDS for word in words)
+        app = _App(read_early(words), reads_config=not with_help)
+        words = settle_optional_values(words, (option for option, _ in app.registry.options.values()))
+        status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except ProofstreamError as error:
+        return _complain(str(error), error.hint)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        return _complain(error.format_message(), f"see: {context.command_path} --help" if context else None)
+    except click.Abort:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Whoever read the listing has gone; the interpreter must not complain about it once more while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _complain(message: str, hint: str | None) -> int:
+    _tell(f"error: {message}")
+    if hint:
+        _tell(f"hint: {hint}")
+    return EXIT_USAGE
+
+
+def _tell(text: str) -> None:
+    # Looked up at each call: a live view puts itself in the place of stderr while it is on.
+    print(f"proofstream: {text}", file=sys.stderr, flush=True)
+
+
+class _App:
+    """The plugins and configuration of one invocation, and the commands made from them."""
+
+    def __init__(self, early: EarlyArguments, *, reads_config: bool) -> None:
+        found = entry_points()
+        self.early = early
+        self.config: Config | None = _load_config(early, {point.name for point in found}) if reads_config else None
+        allowed = self.config.host.plugins if self.config is not None else None
+        selection = Selection(
+            asked=frozenset(early.asked),
+            blocked=frozenset(early.blocked),
+            allowed=None if allowed is None else frozenset(allowed),
+        )
+        self.registry: Registry = load(selection, found=found)
+
+    def group(self) -> click.Group:
+        """The whole command line."""
+        group = click.Group(name="proofstream", help=(proofstream.__doc__ or "").partition("\n")[0])
+        version = click.version_option(proofstream.__version__, message="%(prog)s %(version)s")
+        group = version(group)
+        group.add_command(self._run_command())
+        for command, _ in self.registry.commands.values():
+            group.add_command(self._source_command(command))
+        group.add_command(_listing("plugins", "List plugins and where they stand.", self.registry, listings.plugins))
+        group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
+        group.add_command(_listing("sources", "List where events can come from.", self.registry, listings.sources))
+        return group
+
+    # Commands that run a source
+
+    def _run_command(self) -> click.Command:
+        source = click.Argument(["source"], metavar="SOURCE")
+        params = [source, *_reading_params(), *_general_params(), *self._plugin_params()]
+        summary = "Read events from SOURCE and hand them to the plugins."
+        forms = "\n".join(f"  {s.form:<22} {s.summary}" for s, _ in self.registry.sources.values())
+        text = f"{summary}\n\n\b\nSOURCE is one of\n{forms}"
+        return click.Command("run", params=params, callback=self._run, help=text, short_help=summary)
+
+    def _source_command(self, command: Command) -> click.Command:
+        names = list(command.sources)
+        which = click.Argument(["which"], type=click.Choice(names), required=False, default=names[0])
+
+        def callback(which: str, **values: Any) -> int:
+            artefacts = self._artefacts(Path(command.artefacts_dir), values)
+            status = self._run(command.sources[which], speed=None, follow=False, once=False, **values)
+            for path, next_step in artefacts:
+                if path.exists():
+                    _tell(f"wrote {path}: {next_step.format(path=path)}")
+            return status
+
+        params = [which, *_general_params(), *self._plugin_params()]
+        return click.Command(command.name, params=params, callback=callback, help=command.summary)
+
+    def _artefacts(self, folder: Path, values: dict[str, Any]) -> list[tuple[Path, str]]:
+        """Turn on every flag that keeps a result and was not given; returns where the results will be."""
+        kept: list[tuple[Path, str]] = []
+        for option, plugin in self.registry.options.values():
+            usable = self.registry.records[plugin].status.is_usable
+            if option.artefact is None or not usable or values.get(_variable(option)) is not None:
+                continue
+            path = folder / option.artefact.name
+            values[_variable(option)] = str(path)
+            self._config().table(plugin).update(option.artefact.settings)
+            kept.append((path, option.artefact.next_step))
+        return kept
+
+    def _run(self, source: str, **values: Any) -> int:
+        from proofstream.run import Run, RunRequest
+
+        set_up_logging(verbose=values["verbose"] - values["quiet"], environ=os.environ)
+        config = self._configured(values)
+        asked = self._asked(values)
+        for name in asked:
+            self.registry.require(name)
+        request = SourceRequest(
+            uri=source,
+            follow=values["follow"],
+            once=values["once"],
+            speed=values["speed"],
+            max_line_bytes=config.host.max_line_bytes,
+        )
+        automatic = self.registry.automatic(by_command=True) if config.host.plugin_autoload else []
+        switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
+        run = Run(
+            RunRequest(
+                registry=self.registry,
+                config=config,
+                request=request,
+                asked=asked,
+                wanted=[name for name in automatic if name not in asked and name not in switched_off],
+                tell=_say_nothing if values["quiet"] else _tell,
+            )
+        )
+        _on_signals(run.stop)
+        result = run.run()
+        for problem in result.report.problems:
+            _tell(f"not delivered: {problem}")
+        if result.report.refused:
+            _tell(f"not delivered: {result.report.refused} refused")
+        return result.exit_status
+
+    def _config(self) -> Config:
+        if self.config is None:
+            raise UsageError("this command reads no configuration")
+        return self.config
+
+    def _configured(self, values: Mapping[str, Any]) -> Config:
+        from proofstream.config import parse_set
+
+        config = self._config()
+        for option, plugin in self._given(values):
+            config.table(plugin)[option.key] = values[_variable(option)]
+        for text in values["set"]:
+            plugin, key, value = parse_set(text)
+            if plugin not in self.registry.records:
+                raise UsageError(f"--set {text}: no plugin is named {plugin!r}")
+            config.table(plugin)[key] = value
+        if values["strict"]:
+            config.host = config.host.model_copy(update={"strict": True})
+        return config
+
+    def _given(self, values: Mapping[str, Any]) -> list[tuple[Option, str]]:
+        return [(o, plugin) for o, plugin in self.registry.options.values() if values.get(_variable(o)) is not None]
+
+    def _asked(self, values: Mapping[str, Any]) -> list[str]:
+        by_flag = [plugin for option, plugin in self._given(values) if values[_variable(option)] is not False]
+        return list(dict.fromkeys((*self.early.asked, *by_flag)))
+
+    def _plugin_params(self) -> list[click.Parameter]:
+        return [_param(option) for option, _ in self.registry.options.values()]
+
+
+def _load_config(early: EarlyArguments, names: set[str]) -> Config:
+    from proofstream.config import load_config  # pydantic takes a third of the time that --help may take
+
+    return load_config(plugins=names, path=early.config, environ=os.environ)
+
+
+def _variable(option: Option) -> str:
+    return "flag_" + option.flag.lstrip("-").replace("-", "_")
+
+
+def _param(option: Option) -> click.Parameter:
+    variable = _variable(option)
+    if option.kind is OptionKind.SWITCH:
+        negative = "--no-" + option.flag.removeprefix("--")
+        return click.Option([f"{option.flag}/{negative}", variable], default=None, help=option.summary)
+    metavar = option.metavar if option.kind is OptionKind.VALUE else f"[{option.metavar}]"
+    return click.Option([option.flag, variable], default=None, metavar=metavar, help=option.summary)
+
+
+def _reading_params() -> list[click.Parameter]:
+    return [
+        click.Option(["--follow"], is_flag=True, help="Wait for more at the end of a file."),
+        click.Option(["--once"], is_flag=True, help="End after the first connection."),
+        click.Option(
+            ["--speed"],
+            type=click.FloatRange(min=0, min_open=True),
+            default=None,
+            help="Pace events by their own time, so many times as fast; as fast as possible by default.",
+        ),
+    ]
+
+
+def _general_params() -> list[click.Parameter]:
+    return [
+        click.Option(["--config"], type=click.Path(path_type=Path), help="Read this configuration file."),
+        click.Option(["--plugin"], multiple=True, metavar="NAME", help="Require a plugin."),
+        click.Option(["--no-plugin"], multiple=True, metavar="NAME", help="Do not even import a plugin."),
+        click.Option(["--set"], multiple=True, metavar="PLUGIN.KEY=VALUE", help="Set a key of a plugin's configuration."),
+        click.Option(["--strict"], is_flag=True, help="End the run when a plugin fails."),
+        click.Option(["-v", "--verbose"], count=True, help="Say more; twice for everything."),
+        click.Option(["-q", "--quiet"], count=True, help="Say only what went wrong."),
+    ]
+
+
+def _listing(
+    name: str, summary: str, registry: Registry, rows_of: Callable[[Registry], list[dict[str, Any]]]
+) -> click.Command:
+    def callback(as_json: bool, **_: Any) -> int:
+        rows = rows_of(registry)
+        if as_json:
+            click.echo(json.dumps(rows, indent=2))
+        else:
+            _print_table(rows)
+        return 0
+
+    shared = [param for param in _general_params() if param.name in ("config", "plugin", "no_plugin")]
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+    return click.Command(name, params=[as_json, *shared], callback=callback, help=summary)
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = [key for key in (rows[0] if rows else {}) if any(row[key] not in (None, "") for row in rows)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(cell) for cell in listings.shown(row, columns)])
+    Console().print(table)
+
+
+def _say_nothing(text: str) -> None:
+    return None
+
+
+def _on_signals(stop: Callable[[int], None]) -> None:
+    """The first signal lets plugins finish; the second one ends the process at once."""
+    seen: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        if seen:
+            os._exit(128 + number)
+        seen.append(number)
+        logging.getLogger("proofstream").info("signal %d: finishing", number)
+        stop(number)
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None:
+            signal.signal(number, handle)

@@ -1,0 +1,197 @@
+"""Configuration: defaults, then a file, then the environment, then flags; one table for the host and one per plugin.
+
+The file is ``proofstream.toml``, or the table ``[tool.proofstream]`` of ``pyproject.toml``, in the current folder. In it, keys at the top
+are the host's, and each table is a plugin's. In the environment, ``PROOFSTREAM_STRICT=1`` sets a key of the host and
+``PROOFSTREAM_OTEL_ENDPOINT=...`` one of a plugin.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from proofstream.errors import ConfigError
+
+ENV_PREFIX = "PROOFSTREAM_"
+CONFIG_FILE = "proofstream.toml"
+_NOT_HOST_KEYS = frozenset({"log", "debug"})
+
+
+class HostSettings(BaseModel):
+    """The host's own keys.
+
+    Attributes:
+        plugins: If given, only these plugins are used.
+        plugin_autoload: Whether plugins are used that nobody asked for by name.
+        strict: Whether a failing plugin ends the run.
+        intake_capacity: Events that wait for the bus at most.
+        lane_capacity: Events that wait for one plugin before bulk events are dropped.
+        configure_timeout_s: How long the plugins that were asked for may take to get ready.
+        close_timeout_s: How long plugins may take to finish.
+        progress_timeout_s: At the end of a file, how long to wait for a plugin that makes no progress.
+        stalled_after_s: When a plugin that is busy with one batch is called stalled.
+        max_line_bytes: The longest line that is read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    plugins: tuple[str, ...] | None = None
+    plugin_autoload: bool = True
+    strict: bool = False
+    intake_capacity: int = Field(default=131_072, gt=0)
+    lane_capacity: int = Field(default=8192, gt=1)
+    configure_timeout_s: float = Field(default=10.0, gt=0)
+    close_timeout_s: float = Field(default=5.0, gt=0)
+    progress_timeout_s: float = Field(default=5.0, gt=0)
+    stalled_after_s: float = Field(default=30.0, gt=0)
+    max_line_bytes: int = Field(default=16 * 2**20, gt=0)
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+
+@dataclass(kw_only=True, slots=True)
+class Config:
+    """The merged configuration.
+
+    Attributes:
+        host: The host's own keys.
+        tables: The plugins' tables by plugin name, not yet validated.
+        origin: The file it was read from, or None.
+    """
+
+    host: HostSettings = field(default_factory=HostSettings)
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    origin: Path | None = None
+
+    def table(self, plugin: str) -> dict[str, Any]:
+        """One plugin's table."""
+        return self.tables.setdefault(plugin, {})
+
+
+def load_config(
+    *,
+    plugins: Iterable[str],
+    path: Path | None = None,
+    folder: Path | None = None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    host_overrides: Mapping[str, Any] | None = None,
+) -> Config:
+    """Merge the configuration.
+
+    Args:
+        plugins: The names of all plugins, installed or not; a table of any other name is a mistake.
+        path: The file that the user names; it must exist.
+        folder: Where to look for a file else; the current folder by default.
+        environ: The environment.
+        overrides: The plugins' tables as flags or arguments say.
+        host_overrides: The host's keys as flags or arguments say.
+
+    Raises:
+        ConfigError: A file cannot be read, or a key or value is not acceptable.
+    """
+    names = set(plugins)
+    document, origin = _read(path, folder if folder is not None else Path())
+    tables = {key: dict(value) for key, value in document.items() if isinstance(value, dict)}
+    host = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    unknown = sorted(set(tables) - names)
+    if unknown:
+        raise ConfigError(f"{origin}: [{unknown[0]}] is no plugin's table", hint=_known(names))
+    _apply_environment(environ, names, host, tables)
+    for name, table in (overrides or {}).items():
+        tables.setdefault(name, {}).update(table)
+    host.update(host_overrides or {})
+    return Config(host=_host_settings(host, origin), tables=tables, origin=origin)
+
+
+def _known(names: set[str]) -> str:
+    return "plugins: " + (", ".join(sorted(names)) or "none are installed")
+
+
+def _read(path: Path | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
+    if path is not None:
+        document = _parse(path)
+        return (_tool_table(document) if path.name == "pyproject.toml" else document), path
+    own = folder / CONFIG_FILE
+    if own.is_file():
+        return _parse(own), own
+    project = folder / "pyproject.toml"
+    if project.is_file():
+        table = _tool_table(_parse(project))
+        if table:
+            return table, project
+    return {}, None
+
+
+def _tool_table(document: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = document.get("tool", {}).get("proofstream", {})
+    return table
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _apply_environment(
+    environ: Mapping[str, str], names: set[str], host: dict[str, Any], tables: dict[str, dict[str, Any]]
+) -> None:
+    by_prefix = {name.replace("-", "_").upper() + "_": name for name in names}
+    for variable, value in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        rest = variable.removeprefix(ENV_PREFIX)
+        if rest.lower() in HostSettings.model_fields:
+            host[rest.lower()] = value
+            continue
+        prefix = next((p for p in by_prefix if rest.startswith(p)), None)
+        if prefix is not None:
+            tables.setdefault(by_prefix[prefix], {})[rest.removeprefix(prefix).lower()] = value
+        elif rest.lower() not in _NOT_HOST_KEYS:
+            raise ConfigError(f"{variable} is not a setting", hint=_known(names))
+
+
+def _host_settings(values: Mapping[str, Any], origin: Path | None) -> HostSettings:
+    try:
+        return HostSettings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {explain(error)}" if origin else explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """The first problem of a validation in one line: where, what, and what was given."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a setting"
+    return f"{where}: {first['msg'].lower()}, not {first['input']!r}"
+
+
+def parse_set(text: str) -> tuple[str, str, Any]:
+    """Take ``plugin.key=value`` apart; the value is read as TOML where it is that, else as text.
+
+    Raises:
+        ConfigError: It is not of that form.
+    """
+    left, equals, value = text.partition("=")
+    plugin, dot, key = left.strip().partition(".")
+    if not (equals and dot and plugin and key):
+        raise ConfigError(f"--set {text!r} is not of the form plugin.key=value")
+    try:
+        return plugin, key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return plugin, key, value

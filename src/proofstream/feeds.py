@@ -1,0 +1,92 @@
+"""Feeds: how sources reach the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proofstream.events import SessionClosed, SessionOpened
+from proofstream.host import Host
+from proofstream.session import Session
+from proofstream.wire import Decoded, Refusal
+
+
+class HostFeed:
+    """How a source reaches the host; an implementation of `contracts.Feed`.
+
+    Args:
+        host: The host.
+        waits: Whether the source is held back while plugins are behind.
+        tell: Shows a line to the person who runs the command.
+    """
+
+    def __init__(self, host: Host, *, waits: bool, tell: Callable[[str], None]) -> None:
+        self.host = host
+        self.waits = waits
+        self._tell = tell
+        self.stopping = False
+
+    def open_session(
+        self,
+        *,
+        source: str,
+        time_source: str,
+        session_id: str | None = None,
+        opened_at: int | None = None,
+        recorded: bool = False,
+    ) -> HostSessionFeed:
+        """See `contracts.Feed`."""
+        replayed = not self.host.live
+        session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
+        opening = (time_source, opened_at)
+        if not recorded:
+            self.host.announce(session, time_source=time_source, opened_at=opened_at)
+        return HostSessionFeed(self, session, opening if recorded else None)
+
+    def announce(self, text: str) -> None:
+        """See `contracts.Feed`."""
+        self._tell(text)
+
+
+class HostSessionFeed:
+    """One session as a source fills it; an implementation of `contracts.SessionFeed`."""
+
+    def __init__(self, feed: HostFeed, session: Session, opening: tuple[str, int | None] | None) -> None:
+        self.session_id = session.session_id
+        self.emit = session.emit
+        self._feed = feed
+        self._session = session
+        self._opening = opening
+        self._intake = feed.host.intake
+
+    def deliver(self, chunk: Sequence[Decoded]) -> None:
+        """See `contracts.SessionFeed`."""
+        if not chunk:
+            return
+        if self._opening is not None:
+            if not isinstance(chunk[0].event, SessionOpened):
+                time_source, opened_at = self._opening
+                self._feed.host.announce(self._session, time_source=time_source, opened_at=opened_at)
+            self._opening = None
+        if any(isinstance(decoded.event, SessionClosed) for decoded in chunk):
+            self._session.closing_sent = True
+        if self._feed.waits:
+            self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
+        else:
+            self._put(chunk)
+        self._intake.wakeup.set()
+
+    def _put(self, chunk: Sequence[Decoded]) -> None:
+        session, intake = self._session, self._intake
+        now = intake.clock()
+        room = max(0, intake.capacity - len(intake.items))
+        intake.items.extend([(now, session, decoded) for decoded in chunk[:room]])
+        for decoded in chunk[room:]:
+            session.drop(decoded.event)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """See `contracts.SessionFeed`."""
+        self._session.report_refusal(str(refusal))
+
+    def close(self, outcome: str = "ended", reason: str | None = None) -> None:
+        """See `contracts.SessionFeed`."""
+        self._session.close(outcome=outcome, reason=reason)

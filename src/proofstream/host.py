@@ -1,0 +1,316 @@
+"""The host: the plugins, lanes and bus of one run, and the sessions that feed them."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import socket
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proofstream.bus import Bus, wait_until
+from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
+from proofstream.events import PluginHealth, ProofEvent, SessionOpened
+from proofstream.health import PluginStatus
+from proofstream.hookspecs import PluginContext
+from proofstream.intake import Intake, Posted, posted_by_host
+from proofstream.lanes import Lane
+from proofstream.loader import PluginRecord, Registry
+from proofstream.report import Report, Retired
+from proofstream.session import Session, SessionOwner
+from proofstream.wire import LineDecoder
+
+if TYPE_CHECKING:
+    from proofstream.config import Config
+
+HEALTH_EVENT_EVERY_S = 5.0
+_DRAIN_SHARE = 0.6
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+_log = logging.getLogger("proofstream.host")
+_hosts: weakref.WeakSet[Host] = weakref.WeakSet()
+
+
+class Host:
+    """Runs plugins and takes sessions.
+
+    Args:
+        registry: The plugins.
+        config: The merged configuration.
+        asked: The names of the plugins that must work; each must be usable.
+        wanted: Those of plugins that are used if they can be; each must be usable.
+        live: False if recorded events are replayed.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        config: Config,
+        asked: Sequence[str],
+        wanted: Sequence[str] = (),
+        live: bool = True,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall_clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.registry = registry
+        self.settings = config.host
+        self.live = live
+        self.identity = _identity()
+        self.sessions: dict[str, Session] = {}
+        self._config = config
+        self.intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
+        self._own_session = Session(
+            intake=self.intake, owner=self, source="proofstream", session_id=f"host-{self.identity['service.instance.id']}"
+        )
+        self._published: dict[str, tuple[float, PluginHealth]] = {}
+        self._capture_failed: set[str] = set()
+        self.retired = Retired()
+        self.asked = frozenset(asked)
+        self.lanes = [self._lane(registry.require(name)) for name in dict.fromkeys((*asked, *wanted))]
+        self.bus = Bus(
+            intake=self.intake,
+            decoder=LineDecoder(registry.catalog),
+            lanes=self.lanes,
+            wall_clock=wall_clock,
+            on_tick=self._tick,
+            lane_capacity=self.settings.lane_capacity,
+        )
+        self._report: Report | None = None
+        self._pid = os.getpid()
+
+    def _lane(self, record: PluginRecord) -> Lane:
+        hooks = record.hooks
+        if hooks is None:
+            raise record.error()
+        lanes: list[Lane] = []
+        context = PluginContext(
+            config=self._config.table(record.name),
+            catalog=self.registry.catalog,
+            publish=lambda event: self._publish(event, record.name),
+            progress=lambda: lanes[0].progress(),
+            identity=self.identity,
+            live=self.live,
+            log=logging.getLogger(f"proofstream.plugin.{record.name}"),
+        )
+        lane = Lane(
+            record=record,
+            hooks=hooks,
+            context=context,
+            settings=self.settings,
+            publish=self._publish_derived,
+            wake_bus=self.intake.wakeup.set,
+        )
+        lanes.append(lane)
+        return lane
+
+    def start(self) -> None:
+        """Start the lanes and the bus. Plugins are configured on their lanes; nothing waits for them here."""
+        for lane in self.lanes:
+            lane.start()
+        self.bus.start()
+        _hosts.add(self)
+        atexit.register(self.close)
+
+    def wait_configured(self) -> None:
+        """Wait until the plugins are configured.
+
+        Raises:
+            PluginError: One that was asked for could not be, or took longer than ``configure_timeout_s``.
+        """
+        deadline = time.monotonic() + self.settings.configure_timeout_s
+        for lane in self.lanes:
+            in_time = lane.configured.wait(max(0.0, deadline - time.monotonic()))
+            record = lane.record
+            if not in_time and lane.name in self.asked:
+                record.reason = f"not ready after {self.settings.configure_timeout_s:g} s"
+                raise record.error()
+            if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
+                continue
+            if lane.name in self.asked:
+                raise record.error()
+            _log.warning("plugin %s is %s: %s", record.label, record.status.value, record.reason)
+
+    @property
+    def active(self) -> list[str]:
+        """The plugins that take events."""
+        return [lane.name for lane in self.lanes if lane.is_listening]
+
+    # Sessions
+
+    def new_session(
+        self,
+        *,
+        source: str,
+        session_id: str | None = None,
+        replayed: bool = False,
+        owner: SessionOwner | None = None,
+    ) -> Session:
+        """Make a session and take it in; nothing is announced yet."""
+        session = Session(
+            intake=self.intake,
+            owner=self if owner is None else owner,
+            source=source,
+            session_id=session_id,
+            replayed=replayed,
+        )
+        self.sessions[session.session_id] = session
+        self.bus.watch(session)
+        return session
+
+    def announce(self, session: Session, *, time_source: str, opened_at: int | None = None) -> None:
+        """Put the session's SessionOpened on the bus."""
+        opened = SessionOpened(
+            source=session.source,
+            time_source=time_source,
+            traceparent=_traceparent(os.environ) if self.live else None,
+            resource=dict(self.identity) if self.live else {},
+        )
+        captured = self.capture() if self.live else NO_CAPTURES
+        self.intake.put(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
+
+    def capture(self) -> Mapping[str, object]:
+        """What plugins capture on this thread, by plugin name."""
+        captured: dict[str, object] = {}
+        for lane in self.lanes:
+            hooks = lane.record.hooks
+            if hooks is None or not hooks.has("proofstream_capture"):
+                continue
+            try:
+                value = hooks.call("proofstream_capture")
+            except Exception as error:  # noqa: BLE001 - this is the prover's thread: nothing may reach it
+                if lane.name not in self._capture_failed:
+                    self._capture_failed.add(lane.name)
+                    _log.warning("plugin %s could not capture: %s: %s", lane.record.label, type(error).__name__, error)
+                continue
+            if value is not None:
+                captured[lane.name] = value
+        return captured
+
+    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+        """Forget a session that was closed."""
+        self.sessions.pop(session.session_id, None)
+        self.retired.add(session)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every plugin has consumed what was emitted before; returns whether that happened in time."""
+        self.intake.wakeup.set()
+        return wait_until(lambda: self.bus.is_at_rest, deadline=time.monotonic() + timeout_s)
+
+    # What plugins publish
+
+    def _publish(self, event: ProofEvent, name: str) -> None:
+        sessions = list(self.sessions.values())
+        session = sessions[0] if len(sessions) == 1 else self._own_session
+        session.post(Posted(event=event, origin=name, lineage=(name,)))
+
+    def _publish_derived(self, last: Envelope, events: Sequence[ProofEvent], lineage: tuple[str, ...]) -> None:
+        sender = self.sessions.get(last.session_id)
+        if sender is None:  # the batch held the session's end
+            sender = Session(intake=self.intake, owner=self, source="a closed session", session_id=last.session_id)
+        for event in events:
+            sender.post(Posted(event=event, origin=lineage[-1], lineage=lineage, time_unix_nano=last.time_unix_nano))
+
+    # Looking after the lanes, on the bus's thread
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for lane in self.lanes:
+            lane.check_stalled(now)
+            self._publish_health(lane, now)
+        self.intake.listening = any(lane.is_listening for lane in self.lanes)
+
+    def _publish_health(self, lane: Lane, now: float) -> None:
+        health = lane.health()
+        at, before = self._published.get(lane.name, (0.0, None))
+        if before is not None:
+            urgent = (health.status, health.dropped) != (before.status, before.dropped)
+            if not urgent and (now - at < HEALTH_EVENT_EVERY_S or health == before):
+                return
+        self._published[lane.name] = (now, health)
+        self.intake.put(self._own_session, posted_by_host(health))
+
+    # Ending
+
+    @property
+    def failed(self) -> PluginRecord | None:
+        """The first plugin that failed while it ran."""
+        return next((lane.record for lane in self.lanes if lane.record.status is PluginStatus.FAILED), None)
+
+    def drain(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all is consumed, as long as a lane makes progress."""
+
+        def done_or_stuck() -> bool:
+            if stopping() or self.bus.is_at_rest:
+                return True
+            busy = [lane for lane in self.lanes if not lane.is_at_rest]
+            latest = max((lane.progress_at for lane in busy), default=time.monotonic())
+            return time.monotonic() - latest > self.settings.progress_timeout_s
+
+        self.intake.wakeup.set()
+        while not done_or_stuck():
+            wait_until(done_or_stuck, deadline=time.monotonic() + 1.0)
+
+    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> Report:
+        """End all sessions, let plugins finish, and stop. Calling it again returns the same report.
+
+        Args:
+            timeout_s: How long all of it may take; the configured time by default.
+            outcome: What the sessions that are still open are closed with.
+            reason: And why.
+        """
+        if self._report is not None or self._pid != os.getpid():
+            return self._report or Report()
+        self._report = report = Report()
+        atexit.unregister(self.close)
+        deadline = time.monotonic() + (self.settings.close_timeout_s if timeout_s is None else timeout_s)
+        for session in list(self.sessions.values()):
+            session.close(outcome=outcome, reason=reason)
+        self._stop_lanes(deadline)
+        self.bus.stop(max(0.0, deadline - time.monotonic()))
+        report.fill(lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused)
+        return report
+
+    def _stop_lanes(self, deadline: float) -> None:
+        now = time.monotonic()
+        drained = wait_until(lambda: self.bus.is_at_rest, deadline=now + _DRAIN_SHARE * (deadline - now))
+        for lane in self.lanes:
+            lane.request_stop(deadline=deadline, discard=not drained)
+        wait_until(lambda: all(lane.stopped.is_set() for lane in self.lanes), deadline=deadline)
+
+    def detach(self) -> None:
+        """In a forked child: there are no threads here; emitting does nothing and closing neither."""
+        for session in self.sessions.values():
+            session.detach()
+        self.intake.items.clear()
+        self.intake.listening = False
+
+
+def _identity() -> dict[str, str]:
+    from proofstream import __version__
+
+    return {
+        "service.instance.id": str(uuid.uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": str(os.getpid()),
+        "proofstream.version": __version__,
+    }
+
+
+def _traceparent(environ: Mapping[str, str]) -> str | None:
+    value = environ.get("TRACEPARENT", "").strip().lower()
+    return value if _TRACEPARENT.fullmatch(value) else None
+
+
+def _after_fork() -> None:
+    for host in list(_hosts):
+        host.detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

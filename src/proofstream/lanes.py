@@ -1,0 +1,311 @@
+"""Lanes: a queue and a thread that serve one plugin.
+
+The plugin is configured, fed and unconfigured on that thread, so none of its hooks ever overlap. A lane never makes anybody wait:
+beyond its capacity it drops bulk events, beyond sixteen times that anything, and says at the place of the gap what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofstream.envelopes import HOST, Batch, Envelope
+from proofstream.events import EventsLost, PluginHealth, ProofEvent, is_sheddable
+from proofstream.health import PluginStatus
+from proofstream.hookspecs import PluginContext
+from proofstream.intake import Wakeup
+from proofstream.loader import PluginRecord, mark_unconfigured
+from proofstream.wire import encode_event
+
+if TYPE_CHECKING:
+    from proofstream.config import HostSettings
+    from proofstream.hooks import Hooks
+
+BATCH_SIZE = 512
+HARD_FACTOR = 16
+"""A lane holds at most this many times its capacity, whatever the class of the events."""
+HEALTH_EVERY_S = 2.0
+
+_log = logging.getLogger("proofstream.lane")
+
+
+class Lane:
+    """One plugin's queue and thread.
+
+    Args:
+        record: The plugin; its status is kept up to date.
+        context: What the plugin is configured with.
+        settings: The host's bounds and deadlines.
+        publish: Takes the events that a batch gave rise to: the batch's last envelope, the events, and the lineage.
+        wake_bus: Tells the bus that the lane's state changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        record: PluginRecord,
+        hooks: Hooks,
+        context: PluginContext,
+        settings: HostSettings,
+        publish: Callable[[Envelope, Sequence[ProofEvent], tuple[str, ...]], None],
+        wake_bus: Callable[[], None],
+    ) -> None:
+        self.record = record
+        self.name = record.name
+        self.configured = threading.Event()
+        self.stopped = threading.Event()
+        self.delivered = 0
+        self.dropped: dict[str, int] = {}
+        self.lost_lifecycle = 0
+        self.counters: dict[str, int] = {}
+        self.progress_at = time.monotonic()
+        self._hooks = hooks
+        self._context = context
+        self._settings = settings
+        self._publish = publish
+        self._wake_bus = wake_bus
+        self._queue: deque[Envelope] = deque()
+        self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
+        self._wakeup = Wakeup()
+        self._busy_since: float | None = time.monotonic()
+        self._stop_at: float | None = None
+        self._discard = False
+        self._health_at = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"proofstream-{record.name}", daemon=True)
+        record.status = PluginStatus.STARTING
+
+    # Called by the bus and the host
+
+    def start(self) -> None:
+        """Start the thread; the plugin is configured there."""
+        self._thread.start()
+
+    @property
+    def depth(self) -> int:
+        """Envelopes that wait."""
+        return len(self._queue)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the plugin takes events, now or soon."""
+        return self.record.status in (PluginStatus.STARTING, PluginStatus.READY, PluginStatus.STALLED)
+
+    @property
+    def holds(self) -> bool:
+        """Whether sources that can wait should wait for it."""
+        return self.record.status in (PluginStatus.STARTING, PluginStatus.READY)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing waits and nothing is being worked on, for good or until more comes."""
+        return not self.is_listening or (not self._queue and self._busy_since is None)
+
+    def progress(self) -> None:
+        """Note that work moved on."""
+        self.progress_at = time.monotonic()
+
+    def feed(self, envelopes: Iterable[Envelope]) -> None:
+        """Take what the bus has numbered; on the bus's thread."""
+        if not self.is_listening:
+            return
+        queue, name = self._queue, self.name
+        capacity = self._settings.lane_capacity
+        for envelope in envelopes:
+            if name in envelope.lineage:
+                continue
+            depth = len(queue)
+            if depth >= capacity and (depth >= capacity * HARD_FACTOR or is_sheddable(envelope.event)):
+                self._drop(envelope)
+                continue
+            if self._gaps:
+                self._close_gaps()
+            queue.append(envelope)
+        self._wakeup.set()
+
+    def check_stalled(self, now: float) -> None:
+        """Mark a lane that has been busy with one batch for too long, and one that came back; on the bus's thread."""
+        since, status = self._busy_since, self.record.status
+        too_long = since is not None and now - since > self._settings.stalled_after_s
+        if too_long and self.holds:
+            self.record.status = PluginStatus.STALLED
+            self.record.reason = f"busy with one batch for more than {self._settings.stalled_after_s:g} s"
+            _log.warning("plugin %s is stalled: %s; nobody waits for it", self.record.label, self.record.reason)
+        elif status is PluginStatus.STALLED and not too_long:
+            self.record.status, self.record.reason = PluginStatus.READY, None
+
+    def request_stop(self, *, deadline: float, discard: bool) -> None:
+        """Ask the thread to unconfigure the plugin and end; with `discard` what waits is dropped, counted."""
+        self._discard = discard
+        self._stop_at = deadline
+        self._wakeup.set()
+
+    def health(self) -> PluginHealth:
+        """The lane's condition as an event."""
+        return PluginHealth(
+            plugin=self.name,
+            status=self.record.status.value,
+            reason=self.record.reason,
+            depth=self.depth,
+            delivered=self.delivered,
+            dropped=dict(self.dropped),
+            counters=dict(self.counters),
+        )
+
+    def _drop(self, envelope: Envelope) -> None:
+        kind = envelope.kind
+        self.dropped[kind] = self.dropped.get(kind, 0) + 1
+        if not is_sheddable(envelope.event):
+            self.lost_lifecycle += 1
+        _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
+        counts[kind] = counts.get(kind, 0) + 1
+        self._gaps[envelope.session_id] = (envelope, counts)
+
+    def _close_gaps(self) -> None:
+        """Put an EventsLost where events are missing, under the number of the last one that is."""
+        for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
+            self._queue.append(lost_envelope(last, where=f"lane:{self.name}", counts=counts))
+        self._gaps.clear()
+
+    # On the lane's own thread
+
+    def _run(self) -> None:
+        try:
+            if self._configure():
+                self._serve()
+                self._finish()
+        finally:
+            self._busy_since = None
+            self.stopped.set()
+            self._wake_bus()
+
+    def _configure(self) -> bool:
+        try:
+            wanted = self._hooks.configure(self._context)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+            mark_unconfigured(self.record, error)
+            _log.debug("plugin %s could not be configured", self.record.label, exc_info=True)
+        else:
+            self.record.status = PluginStatus.READY if wanted else PluginStatus.IDLE
+        self._busy_since = None
+        self.progress()
+        self.configured.set()
+        self._wake_bus()
+        if self.record.status is PluginStatus.READY:
+            return True
+        self._queue.clear()
+        return False
+
+    def _serve(self) -> None:
+        while True:
+            batch = self._take()
+            if batch is None or not self._deliver(batch):
+                return
+
+    def _take(self) -> Batch | None:
+        """The next batch; an empty one when it is time for a tick, None when the lane is to end."""
+        tick_s = self.record.tick_s
+        waited_until = None if tick_s is None else time.monotonic() + tick_s
+        while True:
+            # Busy is set before anything is taken, so that nobody sees an empty queue and an idle lane in between.
+            self._busy_since = time.monotonic()
+            batch = self._pop()
+            if batch:
+                return batch
+            self._busy_since = None
+            if self._stop_at is not None:
+                return None
+            now = time.monotonic()
+            if waited_until is not None and now >= waited_until:
+                self._busy_since = now
+                return ()
+            self._wakeup.wait(HEALTH_EVERY_S if waited_until is None else min(HEALTH_EVERY_S, waited_until - now))
+
+    def _pop(self) -> Batch:
+        queue = self._queue
+        if self._discard:
+            while queue:
+                self._drop(queue.popleft())
+            return ()
+        batch: list[Envelope] = []
+        # What a batch gives rise to descends from all of it, so one batch has one lineage: else what a plugin may hear would
+        # depend on where batches happen to be cut.
+        while queue and len(batch) < BATCH_SIZE and (not batch or queue[0].lineage == batch[0].lineage):
+            batch.append(queue.popleft())
+        return tuple(batch)
+
+    def _deliver(self, batch: Batch) -> bool:
+        try:
+            derived = self._hooks.call("proofstream_consume", batch=batch)
+            events = () if derived is None else tuple(derived)
+            _check_events(events)
+            self._report_health()
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+            self._fail(error)
+            return False
+        if events and batch:
+            self._publish(batch[-1], events, (*batch[0].lineage, self.name))
+        elif events:
+            for event in events:
+                self._context.publish(event)
+        self.delivered += len(batch)
+        self._busy_since = None
+        self.progress()
+        if not self._queue:
+            self._wake_bus()
+        return True
+
+    def _report_health(self) -> None:
+        now = time.monotonic()
+        if now >= self._health_at:
+            self._health_at = now + HEALTH_EVERY_S
+            self.counters = dict(self._hooks.report_health())
+
+    def _fail(self, error: Exception) -> None:
+        self.record.status = PluginStatus.FAILED
+        self.record.reason = f"{type(error).__name__}: {error}"
+        self._queue.clear()
+        self._busy_since = None
+        _log.error("plugin %s failed and is disabled: %s", self.record.label, self.record.reason)
+        _log.debug("plugin %s failed", self.record.label, exc_info=error)
+        self._wake_bus()
+        self._unconfigure(self._settings.close_timeout_s)
+
+    def _finish(self) -> None:
+        if self.record.status is PluginStatus.FAILED:
+            return
+        deadline = self._stop_at if self._stop_at is not None else time.monotonic()
+        self._unconfigure(max(0.0, deadline - time.monotonic()))
+
+    def _unconfigure(self, timeout_s: float) -> None:
+        self._busy_since = time.monotonic()
+        try:
+            self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
+            self.counters = dict(self._hooks.report_health())
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+            if self.record.status is not PluginStatus.FAILED:
+                self.record.status = PluginStatus.FAILED
+                self.record.reason = f"while closing: {type(error).__name__}: {error}"
+            _log.error("plugin %s could not be closed: %s: %s", self.record.label, type(error).__name__, error)
+
+
+def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:
+    """An envelope that says what is missing, in the place of the last missing one."""
+    event = EventsLost(where=where, counts=counts)
+    return Envelope(
+        seq=last.seq,
+        time_unix_nano=last.time_unix_nano,
+        session_id=last.session_id,
+        origin=HOST,
+        event=event,
+        raw=encode_event(event),
+    )
+
+
+def _check_events(events: Sequence[Any]) -> None:
+    for event in events:
+        if not isinstance(event, ProofEvent):
+            raise TypeError(f"proofstream_consume returned {type(event).__name__}, not an event")

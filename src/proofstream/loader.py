@@ -1,0 +1,310 @@
+"""The loader: finds plugins by entry point, imports those that are wanted, and says of each where it stands.
+
+One bad plugin never keeps another from loading. What was asked for by name must work; what was merely found may be absent.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata, util
+from typing import Any
+
+from proofstream.catalog import Catalog
+from proofstream.contracts import Command, Option, SourceType
+from proofstream.errors import PluginError, UsageError
+from proofstream.health import PluginStatus
+from proofstream.hooks import Hooks
+from proofstream.hookspecs import PROJECT
+from proofstream.sources.builtin import builtin_sources
+
+GROUP = PROJECT
+"""The entry-point group."""
+
+_log = logging.getLogger("proofstream.loader")
+
+
+@dataclass(kw_only=True, slots=True)
+class PluginRecord:
+    """One plugin that was found or given.
+
+    Attributes:
+        name: Its entry-point name.
+        distribution: The distribution that it comes from; '' for an instance that no entry point names.
+        version: That distribution's version.
+        status: Where it stands.
+        reason: Why it cannot be used, in one line.
+        hint: What to do about it.
+        hooks: Its hooks, once it is loaded.
+        autoload: Whether it is used without being asked for; `command`: only by the command.
+        tick_s: After how many idle seconds it wants an empty batch.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    status: PluginStatus = PluginStatus.AVAILABLE
+    reason: str | None = None
+    hint: str | None = None
+    hooks: Hooks | None = None
+    autoload: bool | str = True
+    tick_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Name, distribution and version, for messages."""
+        return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
+
+    def mark(self, status: PluginStatus, reason: str, hint: str | None = None) -> None:
+        """Set a status that keeps it from being used."""
+        self.status, self.reason, self.hint = status, reason, hint
+        self.hooks = None
+
+    def error(self) -> PluginError:
+        """The error of somebody having asked for it."""
+        reason = f": {self.reason}" if self.reason else ""
+        return PluginError(f"plugin {self.label} is {self.status.value}{reason}", hint=self.hint)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Which plugins to import.
+
+    Attributes:
+        asked: Names that must work.
+        blocked: Names that must not even be imported.
+        allowed: If not None, only these and the asked ones are imported.
+    """
+
+    asked: frozenset[str] = frozenset()
+    blocked: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = None
+
+    def admits(self, name: str) -> bool:
+        """Whether the plugin may be imported."""
+        if name in self.blocked:
+            return False
+        return self.allowed is None or name in self.allowed or name in self.asked
+
+
+@dataclass(kw_only=True, slots=True)
+class Registry:
+    """All plugins of a host, and what they declare.
+
+    Attributes:
+        records: The plugins, by name.
+        catalog: The core's event types and theirs.
+        sources: Kinds of sources by scheme, with the plugin each comes from.
+        options: Command-line flags, with the plugin each belongs to.
+        commands: Commands, with the plugin each comes from.
+    """
+
+    records: dict[str, PluginRecord] = field(default_factory=dict)
+    catalog: Catalog = field(default_factory=Catalog)
+    sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict)
+    options: dict[str, tuple[Option, str]] = field(default_factory=dict)
+    commands: dict[str, tuple[Command, str]] = field(default_factory=dict)
+
+    def require(self, name: str) -> PluginRecord:
+        """The plugin of that name, usable.
+
+        Raises:
+            PluginError: It is not there or cannot be used.
+        """
+        record = self.records.get(name)
+        if record is None:
+            known = ", ".join(sorted(self.records)) or "none"
+            raise PluginError(f"no plugin is named {name!r}", hint=f"installed: {known}")
+        if not record.status.is_usable:
+            raise record.error()
+        return record
+
+    def automatic(self, *, by_command: bool) -> list[str]:
+        """The plugins that are used although nobody asked for them."""
+        usable = [record for record in self.records.values() if record.status.is_usable]
+        return [r.name for r in usable if r.autoload is True or (by_command and r.autoload == "command")]
+
+
+def entry_points() -> list[metadata.EntryPoint]:
+    """The entry points of the group, by name."""
+    return sorted(metadata.entry_points(group=GROUP), key=lambda ep: (ep.name, ep.value))
+
+
+def load(
+    selection: Selection,
+    *,
+    found: Iterable[metadata.EntryPoint] | None = None,
+    instances: Sequence[object] = (),
+) -> Registry:
+    """Load plugins and collect what they declare.
+
+    Args:
+        selection: Which plugins to import.
+        found: The entry points; those of the environment by default.
+        instances: Plugins that are given ready-made; each takes the place of the entry point that names its class.
+
+    Raises:
+        UsageError: A plugin is asked for and blocked at once.
+    """
+    both = selection.asked & selection.blocked
+    if both:
+        raise UsageError(f"plugin {min(both)!r} is both asked for and switched off")
+    points = entry_points() if found is None else sorted(found, key=lambda ep: (ep.name, ep.value))
+    registry = Registry()
+    for instance in instances:
+        record = _given(instance, points)
+        if record.name in registry.records:
+            raise UsageError(f"two plugins named {record.name!r} were given")
+        registry.records[record.name] = record
+    for record in _found(points, selection, given=set(registry.records)):
+        registry.records[record.name] = record
+    registry.records = dict(sorted(registry.records.items()))
+    _collect(registry)
+    return registry
+
+
+def _found(points: Sequence[metadata.EntryPoint], selection: Selection, *, given: set[str]) -> list[PluginRecord]:
+    by_name: dict[str, list[metadata.EntryPoint]] = {}
+    for point in points:
+        if point.name not in given:
+            by_name.setdefault(point.name, []).append(point)
+    return [_record(same, selection) for same in by_name.values()]
+
+
+def _record(same: list[metadata.EntryPoint], selection: Selection) -> PluginRecord:
+    point = same[0]
+    distribution, version = _origin(point)
+    record = PluginRecord(name=point.name, distribution=distribution, version=version)
+    if len({_origin(p)[0] for p in same}) > 1:
+        owners = " and ".join(" ".join(_origin(p)) for p in same)
+        record.mark(PluginStatus.BROKEN, f"two distributions have a plugin of this name: {owners}")
+    elif not selection.admits(point.name):
+        record.mark(PluginStatus.DISABLED, "switched off")
+    else:
+        _load_point(record, point)
+    return record
+
+
+def _origin(point: metadata.EntryPoint) -> tuple[str, str]:
+    dist = point.dist
+    return ("unknown", "") if dist is None else (dist.name, dist.version)
+
+
+def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
+    try:
+        target = _resolve(point)
+        missing = _first_missing(getattr(target, "requires", ()))
+        if missing is not None:
+            _mark_missing(record, missing)
+            return
+        _adopt(record, target() if isinstance(target, type) else target)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == point.module.partition(".")[0]:
+            record.mark(PluginStatus.BROKEN, f"{error} (a stale or incomplete install of {record.distribution}?)")
+        else:
+            _mark_missing(record, error.name)
+    except PluginError as error:
+        record.mark(PluginStatus.BROKEN, str(error))
+    except Exception as error:  # noqa: BLE001 - importing a stranger's code may raise anything; the others must still load
+        record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
+        _log.debug("plugin %s could not be loaded", record.label, exc_info=True)
+
+
+def _resolve(point: metadata.EntryPoint) -> Any:
+    target: Any = importlib.import_module(point.module)
+    for part in filter(None, (point.attr or "").split(".")):
+        target = getattr(target, part)
+    return target
+
+
+def _first_missing(requires: Iterable[str]) -> str | None:
+    for module in requires:
+        try:
+            if util.find_spec(module) is None:
+                return module
+        except ModuleNotFoundError:
+            return module
+    return None
+
+
+def _mark_missing(record: PluginRecord, module: str) -> None:
+    hint = f"pip install '{record.distribution}[{record.name}]'"
+    record.mark(PluginStatus.MISSING, f"needs {module}, which is not installed", hint)
+
+
+def mark_unconfigured(record: PluginRecord, error: Exception) -> None:
+    """Say of a plugin whose configure raised what that makes it: missing or broken."""
+    own = type(record.hooks.plugin).__module__ if record.hooks is not None else ""
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != own.partition(".")[0]:
+        _mark_missing(record, error.name)
+        return
+    said_plainly = isinstance(error, PluginError | UsageError)
+    hint = error.hint if said_plainly else None
+    record.mark(PluginStatus.BROKEN, str(error) if said_plainly else f"{type(error).__name__}: {error}", hint)
+
+
+def _adopt(record: PluginRecord, plugin: object) -> None:
+    record.hooks = Hooks(plugin, record.name)
+    record.autoload = getattr(plugin, "autoload", True)
+    tick = getattr(plugin, "tick_s", None)
+    record.tick_s = None if tick is None else float(tick)
+
+
+def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:
+    cls = type(instance)
+    for point in points:
+        if (point.module, point.attr) == (cls.__module__, cls.__qualname__):
+            distribution, version = _origin(point)
+            record = PluginRecord(name=point.name, distribution=distribution, version=version)
+            break
+    else:
+        record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")
+    missing = _first_missing(getattr(instance, "requires", ()))
+    if missing is not None:
+        _mark_missing(record, missing)
+    else:
+        _adopt(record, instance)
+    return record
+
+
+# What plugins declare
+
+
+def _collect(registry: Registry) -> None:
+    for source in builtin_sources(registry.catalog):
+        registry.sources[source.scheme] = (source, "proofstream")
+    for record in registry.records.values():
+        if record.hooks is None:
+            continue
+        try:
+            _declare(registry, record, record.hooks)
+        except PluginError as error:
+            record.mark(PluginStatus.BROKEN, str(error))
+        except Exception as error:  # noqa: BLE001 - a stranger's declaring hook may raise anything
+            record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
+
+
+def _declare(registry: Registry, record: PluginRecord, hooks: Hooks) -> None:
+    sources: list[SourceType] = hooks.declare("proofstream_sources")
+    options: list[Option] = hooks.declare("proofstream_options")
+    commands: list[Command] = hooks.declare("proofstream_commands")
+    _refuse_others("source scheme", record.name, [s.scheme for s in sources], lambda key: _owner(registry.sources, key))
+    _refuse_others("flag", record.name, [o.flag for o in options], lambda key: _owner(registry.options, key))
+    _refuse_others("command", record.name, [c.name for c in commands], lambda key: _owner(registry.commands, key))
+    registry.catalog.add(record.name, hooks.declare("proofstream_event_types"))
+    registry.sources.update({s.scheme: (s, record.name) for s in sources})
+    registry.options.update({o.flag: (o, record.name) for o in options})
+    registry.commands.update({c.name: (c, record.name) for c in commands})
+
+
+def _owner(declared: dict[str, tuple[Any, str]], key: str) -> str | None:
+    return declared[key][1] if key in declared else None
+
+
+def _refuse_others(what: str, name: str, keys: Collection[str], owner_of: Callable[[str], str | None]) -> None:
+    for key in keys:
+        owner = owner_of(key)
+        if owner is not None:
+            raise PluginError(f"{what} {key!r} is declared by both {owner} and {name}")

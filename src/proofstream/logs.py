@@ -1,0 +1,33 @@
+"""Logging of the command. The library itself logs to ``proofstream`` and its children, and sets nothing up."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+
+_LEVELS = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
+
+
+class _Stderr(logging.Handler):
+    """Writes to whatever stderr is at the moment: a live view puts itself in its place while it is on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(f"proofstream: {self.format(record)}", file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
+def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:
+    """Show proofstream's own log on stderr.
+
+    Args:
+        verbose: 0 for warnings, 1 for info, 2 for all; negative for errors only. ``PROOFSTREAM_LOG`` names a level instead.
+    """
+    logger = logging.getLogger("proofstream")
+    named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())
+    level = _LEVELS[max(-1, min(2, verbose))]
+    logger.setLevel(level if named is None or verbose else named)
+    logger.handlers = [_Stderr()]
+    logger.propagate = False

@@ -1,0 +1,76 @@
+"""Opening a session inside a Python process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from proofstream.host import Host
+from proofstream.loader import Selection, entry_points, load
+from proofstream.session import Session, enter
+
+_log = logging.getLogger("proofstream")
+
+
+def open_session(
+    *,
+    plugins: Sequence[str | object] | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    source: str = "python",
+    scope: Literal["process", "context"] = "process",
+) -> Session:
+    """Start observing: make a host with plugins and a session that is current until it is closed.
+
+    Nothing waits for the plugins to get ready. Use the session in a ``with`` block, or call its `close`.
+
+    Args:
+        plugins: Names of plugins, or plugins made by the caller; all that are installed and used without being asked for by
+            default.
+        config: Configuration tables by plugin name; they win over file and environment.
+        source: What is shown as the events' origin.
+        scope: `process`: the session is current in every thread; `context`: in this context (task, thread) only.
+
+    Raises:
+        PluginError: A plugin that was named is not installed, misses a package, or is broken.
+        ConfigError: A configuration file or an environment variable is not acceptable.
+    """
+    from proofstream.config import load_config  # pydantic is imported where it is used
+
+    found = entry_points()
+    names = [p for p in plugins or () if isinstance(p, str)]
+    instances = [p for p in plugins or () if not isinstance(p, str)]
+    known = {point.name for point in found}
+    merged = load_config(plugins=known | set(config or {}), environ=os.environ, overrides=config)
+    allowed = merged.host.plugins if plugins is None else ()
+    selection = Selection(asked=frozenset(names), allowed=None if allowed is None else frozenset(allowed))
+    registry = load(selection, found=found, instances=instances)
+    for name in names:
+        registry.require(name)
+    given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
+    asked = [*names, *given]
+    automatic = registry.automatic(by_command=False) if plugins is None and merged.host.plugin_autoload else []
+    host = Host(registry=registry, config=merged, asked=asked, wanted=automatic)
+    host.start()
+    owner = _Opened(host)
+    session = host.new_session(source=source, owner=owner)
+    host.announce(session, time_source="envelope")
+    owner.leave = enter(session, process_wide=scope == "process")
+    return session
+
+
+class _Opened:
+    """The owner of a session that has a host to itself."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.leave: Callable[[], None] = lambda: None
+        self.capture = host.capture
+        self.flush = host.flush
+
+    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+        self.leave()
+        self._host.session_ended(session, timeout_s)
+        for problem in self._host.close(timeout_s).problems:
+            _log.warning("%s", problem)

@@ -1,0 +1,79 @@
+"""How a host ended: what was asked for and not delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from proofstream.bus import Bus
+from proofstream.events import is_bulk_kind
+from proofstream.health import PluginStatus
+from proofstream.lanes import Lane
+from proofstream.session import Session
+
+
+@dataclass(kw_only=True, slots=True)
+class Report:
+    """How a host ended.
+
+    Attributes:
+        problems: What was asked for and not delivered, a line each.
+        refused: Lines and events that were not valid.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    refused: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was asked for was delivered."""
+        return not self.problems and not self.refused
+
+    def fill(self, *, lanes: Iterable[Lane], asked: Collection[str], bus: Bus, refused: int) -> None:
+        """Take stock of a host that has stopped."""
+        self.refused = refused
+        for lane in lanes:
+            self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
+        lost = {kind: n for kind, n in bus.lost_at_intake.items() if not is_bulk_kind(kind)}
+        if lost:
+            self.problems.append(f"lost before the bus: {_counts(lost)}")
+
+
+class Retired:
+    """What is kept of sessions that were closed. The bus may still refuse an event of the last ones."""
+
+    _KEPT = 64
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._recent: list[Session] = []
+
+    def add(self, session: Session) -> None:
+        """Take in a session that was closed."""
+        self._recent.append(session)
+        if len(self._recent) > self._KEPT:
+            self._settled += self._recent.pop(0).refused
+
+    @property
+    def refused(self) -> int:
+        """Lines and events that were not valid, of all of them."""
+        return self._settled + sum(session.refused for session in self._recent)
+
+
+def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
+    record = lane.record
+    problems: list[str] = []
+    unusable = record.status in (PluginStatus.BROKEN, PluginStatus.MISSING)
+    if record.status is PluginStatus.FAILED or (unusable and asked):
+        problems.append(f"plugin {record.label} {record.status.value}: {record.reason}")
+    elif not lane.stopped.is_set():
+        problems.append(f"plugin {record.label} did not finish in time and was abandoned")
+    if lane.lost_lifecycle:
+        problems.append(f"plugin {record.label} was not given {_counts(lane.dropped)}")
+    lost = {name: n for name, n in lane.counters.items() if name.startswith("lost_") and n}
+    problems.extend(f"plugin {record.label}: {n} {name.replace('_', ' ')}" for name, n in lost.items())
+    return problems
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))

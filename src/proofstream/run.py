@@ -1,0 +1,170 @@
+"""Running a source with plugins from beginning to end: what ``proofstream run`` does, without the command line.
+
+The source runs on a thread of its own, so that this one can be told to stop by a signal at any moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proofstream.config import Config
+from proofstream.contracts import Source, SourceRequest, SourceType
+from proofstream.errors import ProofstreamError, SourceError, UsageError
+from proofstream.feeds import HostFeed
+from proofstream.host import Host
+from proofstream.loader import Registry
+from proofstream.report import Report
+
+EXIT_OK = 0
+EXIT_UNDELIVERED = 1
+EXIT_USAGE = 2
+
+_log = logging.getLogger("proofstream.run")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    """What to run.
+
+    Attributes:
+        registry: The plugins.
+        config: The merged configuration.
+        request: The source and how to read it.
+        asked: Plugins that must work.
+        wanted: Plugins that are used if they can be.
+        tell: Shows a line to the person who runs the command.
+    """
+
+    registry: Registry
+    config: Config
+    request: SourceRequest
+    asked: Sequence[str]
+    wanted: Sequence[str]
+    tell: Callable[[str], None]
+
+
+@dataclass(kw_only=True, slots=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        report: What was not delivered.
+        signal: The signal that ended it, or None.
+    """
+
+    report: Report
+    signal: int | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """0, 1 if something asked for was not delivered, or 128 plus the signal's number."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return EXIT_OK if self.report.ok else EXIT_UNDELIVERED
+
+
+def find_source(registry: Registry, uri: str) -> SourceType:
+    """The kind of source that a SOURCE argument names.
+
+    Raises:
+        UsageError: No plugin has a source of that scheme.
+    """
+    scheme = "-" if uri == "-" else uri.partition(":")[0] if ":" in uri else "file"
+    found = registry.sources.get(scheme)
+    if found is not None:
+        return found[0]
+    # A path may hold a colon, and on some systems begins with a drive letter.
+    if "://" not in uri and ("/" in uri or "." in uri or len(scheme) == 1):
+        return registry.sources["file"][0]
+    known = ", ".join(source.form for source, _ in registry.sources.values())
+    raise UsageError(f"no source is called {scheme!r}", hint=f"sources: {known}")
+
+
+class Run:
+    """One run of one source. `stop` may be called from a signal handler.
+
+    Raises:
+        UsageError: The source or an option is not acceptable.
+        PluginError: A plugin that was asked for cannot be used.
+        SourceError: The source cannot be opened.
+    """
+
+    def __init__(self, what: RunRequest) -> None:
+        self._what = what
+        self._type = find_source(what.registry, what.request.uri)
+        self._source: Source = self._type.open(what.request)
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._signal: int | None = None
+        self._feed: HostFeed | None = None
+
+    def stop(self, signal: int) -> None:
+        """End the run soon, as told by a signal."""
+        self._signal = signal
+        if self._feed is not None:
+            self._feed.stopping = True
+        self._ended.set()
+
+    def run(self) -> RunResult:
+        """Run until the source ends or the run is stopped; then let the plugins finish."""
+        what = self._what
+        host = Host(
+            registry=what.registry, config=what.config, asked=what.asked, wanted=what.wanted, live=self._type.live
+        )
+        host.start()
+        try:
+            host.wait_configured()
+        except ProofstreamError:
+            host.close()
+            raise
+        what.tell(f"reading {what.request.uri} with {', '.join(host.active) or 'no plugin'}")
+        self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell)
+        if self._signal is None:
+            self._run_source(host, self._feed)
+        outcome = self._outcome(host)
+        if self._signal is None:
+            host.drain(stopping=lambda: self._signal is not None or self._must_end(host))
+        report = host.close(outcome=outcome[0], reason=outcome[1])
+        if isinstance(self._error, ProofstreamError):
+            report.problems.insert(0, str(self._error))
+        return RunResult(report=report, signal=self._signal)
+
+    def _run_source(self, host: Host, feed: HostFeed) -> None:
+        thread = threading.Thread(target=self._read, args=(feed,), name="proofstream-source", daemon=True)
+        thread.start()
+        while not self._ended.wait(0.1):
+            if self._must_end(host):
+                break
+        feed.stopping = True
+        self._source.stop()
+        thread.join(1.0)
+        if isinstance(self._error, UsageError | SourceError) and not host.bus.passed:
+            host.close()
+            raise self._error
+
+    def _read(self, feed: HostFeed) -> None:
+        try:
+            self._source.run(feed)
+        except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
+            self._error = error if isinstance(error, ProofstreamError) else SourceError(
+                f"the source failed: {type(error).__name__}: {error}"
+            )
+            _log.debug("source %s failed", self._what.request.uri, exc_info=True)
+        finally:
+            self._ended.set()
+
+    def _must_end(self, host: Host) -> bool:
+        return self._what.config.host.strict and host.failed is not None
+
+    def _outcome(self, host: Host) -> tuple[str, str | None]:
+        if self._signal is not None:
+            return "interrupted", f"by signal {self._signal}"
+        if self._error is not None:
+            return "lost", str(self._error)
+        if self._must_end(host):
+            return "interrupted", "a plugin failed, and --strict was given"
+        return "ended", None

@@ -1,0 +1,388 @@
+"""Sessions: what a prover emits into."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from proofstream.envelopes import NO_CAPTURES
+from proofstream.events import (
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    ProofAborted,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    RoundPoly,
+    RoundPolyDeg3,
+    SessionClosed,
+    SumcheckRound,
+    kind_of,
+)
+from proofstream.intake import Intake, Posted, Tally, posted_by_host
+
+_log = logging.getLogger("proofstream.session")
+
+_ALWAYS_FULL = -1
+_REPORTED_REFUSALS = 20
+
+
+class SessionOwner(Protocol):
+    """What a session asks of its host."""
+
+    def capture(self) -> Mapping[str, object]:
+        """What plugins capture on this thread, by plugin name."""
+        ...
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every plugin has consumed what was emitted before; whether that happened in time."""
+        ...
+
+    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+        """The session was closed."""
+        ...
+
+
+class Session:
+    """One producer's flow of events. Any thread may emit; nothing here blocks, raises or waits but `flush` and `close`.
+
+    Attributes:
+        session_id: Its id; traces are named after it.
+        source: Where it comes from, as shown to a person.
+        dropped: What did not fit into the intake, by kind.
+        refused: Lines and events that were not valid.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        owner: SessionOwner,
+        source: str,
+        session_id: str | None = None,
+        replayed: bool = False,
+    ) -> None:
+        self.session_id = session_id if session_id is not None else uuid.uuid4().hex
+        self.source = source
+        self.dropped = Tally()
+        self.refused = 0
+        self.last_time_unix_nano: int | None = None
+        self.closing_sent = False
+        self._intake = intake
+        self._owner = owner
+        self._replayed = replayed
+        self._items = intake.items
+        self._append = intake.items.append
+        self._clock = intake.clock
+        self._capacity = intake.capacity
+        self._closed = False
+
+    def emit(self, event: ProofEvent) -> None:
+        """Send one event. It is checked later; an invalid one is refused and counted."""
+        if len(self._items) < self._capacity:
+            self._append((self._clock(), self, event))
+        else:
+            self.drop(event)
+
+    def emit_if(self, make: Callable[[], ProofEvent]) -> None:
+        """Send the event that `make` returns; `make` is not called when nobody listens."""
+        if self._closed or not self._intake.listening:
+            return
+        try:
+            event = make()
+        except Exception as error:  # noqa: BLE001 - whatever it raises, observing must not stop the prover
+            self.refuse_event("emit_if", f"{type(error).__name__}: {error}")
+            return
+        self.emit(event)
+
+    def proof(
+        self,
+        *,
+        backend: str = "python",
+        num_layers: int,
+        model_name: str | None = None,
+        input_shape: tuple[int, int] = (0, 0),
+        output_shape: tuple[int, int] = (0, 0),
+    ) -> contextlib.AbstractContextManager[ProofScope]:
+        """A proof, for the length of a ``with`` block; an exception inside ends it as aborted, and goes on.
+
+        Args:
+            backend: What computes the proof, such as `cpu-gkr`.
+            num_layers: How many layers the circuit has.
+            model_name: What is proved.
+            input_shape: Rows and columns of the input.
+            output_shape: Rows and columns of the output.
+        """
+        start = ProofStart(
+            model_name=model_name,
+            backend=backend,
+            num_layers=num_layers,
+            input_shape=input_shape,
+            output_shape=output_shape,
+        )
+        return self._proof(start)
+
+    @contextlib.contextmanager
+    def _proof(self, start: ProofStart) -> Iterator[ProofScope]:
+        scope = ProofScope(self)
+        self.post(Posted(event=start, captured=self._owner.capture()))
+        try:
+            yield scope
+        except BaseException as error:
+            self.post(Posted(event=ProofAborted(reason=_reason(error))))
+            raise
+        self.emit(scope.completion())
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until every plugin has consumed what was emitted before; returns whether that happened in time."""
+        return self._owner.flush(timeout_s)
+
+    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
+        """End the session, and the host with it if it was opened by `open_session`. Calling it again does nothing.
+
+        Args:
+            timeout_s: How long plugins may take to finish; the configured time by default.
+            outcome: `ended`, `lost` or `interrupted`.
+            reason: What is known about the end.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._capacity = _ALWAYS_FULL
+        if not self.closing_sent:
+            # Made when the bus comes to it: only then everything before it was checked.
+            self._intake.put(
+                self,
+                posted_by_host(
+                    lambda: SessionClosed(outcome=outcome, reason=reason, refused=self.refused),
+                    at_latest=self._replayed,
+                ),
+            )
+        if self.refused > _REPORTED_REFUSALS:
+            _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
+        self._owner.session_ended(self, timeout_s)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        error = exc_info[1]
+        if isinstance(error, BaseException):
+            self.close(outcome="interrupted", reason=_reason(error))
+        else:
+            self.close()
+
+    # For the host
+
+    def post(self, posted: Posted) -> None:
+        """Send an event with more to say; the intake's bound holds here, too."""
+        if len(self._items) < self._capacity:
+            self._append((self._clock(), self, posted))
+        else:
+            self.drop(posted.event)
+
+    def refuse_event(self, kind: str, reason: str) -> None:
+        """Count an event that is not valid, and report the first ones."""
+        self.report_refusal(f"{kind} event refused: {reason}")
+
+    def report_refusal(self, text: str) -> None:
+        """Count something that could not be read, and report the first ones."""
+        self.refused += 1
+        if self.refused <= _REPORTED_REFUSALS:
+            _log.warning("%s: %s", self.source, text)
+
+    def seen(self, time_unix_nano: int) -> None:
+        """Remember the time of the latest event."""
+        self.last_time_unix_nano = time_unix_nano
+
+    def detach(self) -> None:
+        """In a forked child: nobody is here to hear it."""
+        self._closed = True
+        self._capacity = _ALWAYS_FULL
+
+    def drop(self, event: object) -> None:
+        """Count an event that does not fit."""
+        kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
+        self.dropped.add(kind)
+        self._intake.overflowed = True
+
+
+class ProofScope:
+    """A proof as its producer sees it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._started = time.monotonic()
+        self._layers_proved = 0
+        self._weight_openings = 0
+        self._binding_mode = "none"
+
+    def layer(
+        self,
+        layer_idx: int,
+        *,
+        kind: LayerKind,
+        input_shape: tuple[int, int] = (0, 0),
+        output_shape: tuple[int, int] = (0, 0),
+        trace_cost: int = 0,
+        claim_value_approx: float | None = None,
+        gpu_device: int | None = None,
+        proof_kind: LayerProofKind = LayerProofKind.Sumcheck,
+    ) -> contextlib.AbstractContextManager[LayerScope]:
+        """One layer's reduction, for the length of a ``with`` block; the arguments are the fields of LayerStart.
+
+        An exception inside goes on, and the layer stays without an end.
+        """
+        start = LayerStart(
+            layer_idx=layer_idx,
+            kind=kind,
+            input_shape=input_shape,
+            output_shape=output_shape,
+            trace_cost=trace_cost,
+            claim_value_approx=claim_value_approx,
+            gpu_device=gpu_device,
+        )
+        return self._layer(start, proof_kind)
+
+    @contextlib.contextmanager
+    def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Iterator[LayerScope]:
+        scope = LayerScope(self._session, start.layer_idx, proof_kind)
+        self._session.emit(start)
+        yield scope
+        self._layers_proved += 1
+        self._session.emit(scope.end())
+
+    def bound_weights(self, *, mode: str, num_openings: int) -> None:
+        """Say how the weights were bound; it goes into ProofComplete."""
+        self._binding_mode = mode
+        self._weight_openings = num_openings
+
+    def completion(self) -> ProofComplete:
+        """The event that ends the proof well."""
+        return ProofComplete(
+            duration_ms=_elapsed_ms(self._started),
+            num_layer_proofs=self._layers_proved,
+            num_weight_openings=self._weight_openings,
+            weight_binding_mode=self._binding_mode,
+        )
+
+
+class LayerScope:
+    """A layer as its producer sees it."""
+
+    def __init__(self, session: Session, layer_idx: int, proof_kind: LayerProofKind) -> None:
+        self._session = session
+        self._layer_idx = layer_idx
+        self._started = time.monotonic()
+        self._rounds = 0
+        self._claim: float | None = None
+        self.proof_kind = proof_kind
+
+    def round(
+        self,
+        index: int,
+        *,
+        total_rounds: int,
+        poly_deg2: RoundPoly | None = None,
+        poly_deg3: RoundPolyDeg3 | None = None,
+        claim_value_approx: float | None = None,
+    ) -> None:
+        """Emit one sumcheck round; the arguments are the fields of SumcheckRound, `index` counts from 0."""
+        self._rounds += 1
+        self._claim = claim_value_approx
+        self._session.emit(
+            SumcheckRound(
+                layer_idx=self._layer_idx,
+                round=index,
+                total_rounds=total_rounds,
+                poly_deg2=poly_deg2,
+                poly_deg3=poly_deg3,
+                claim_value_approx=claim_value_approx,
+            )
+        )
+
+    def end(self) -> LayerEnd:
+        """The event that ends the layer."""
+        return LayerEnd(
+            layer_idx=self._layer_idx,
+            kind=self.proof_kind,
+            final_claim_value_approx=self._claim,
+            duration_ms=_elapsed_ms(self._started),
+            rounds_completed=self._rounds,
+        )
+
+
+def _elapsed_ms(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class _Nobody:
+    """The owner of the session that nobody hears."""
+
+    def capture(self) -> Mapping[str, object]:
+        return NO_CAPTURES
+
+    def flush(self, timeout_s: float) -> bool:
+        return True
+
+    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+        return None
+
+
+class NoSession(Session):
+    """The session of code that nobody observes: everything is accepted and nothing is kept."""
+
+    def __init__(self) -> None:
+        intake = Intake(capacity=0, clock=time.monotonic_ns)
+        intake.listening = False
+        super().__init__(intake=intake, owner=_Nobody(), source="nowhere", session_id="none")
+
+    def emit(self, event: ProofEvent) -> None:
+        """Accept and forget."""
+
+    def post(self, posted: Posted) -> None:
+        """Accept and forget."""
+
+    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
+        """Nothing to close."""
+
+
+_NO_SESSION = NoSession()
+_in_context: contextvars.ContextVar[Session | None] = contextvars.ContextVar("proofstream_session", default=None)
+_of_process: list[Session] = []
+
+
+def current_session() -> Session:
+    """The session to emit into: the one of this context, else the one opened for the process, else one that keeps nothing."""
+    found = _in_context.get()
+    if found is not None:
+        return found
+    return _of_process[-1] if _of_process else _NO_SESSION
+
+
+def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
+    """Make `session` current; returns what makes the outer one current again."""
+    token = _in_context.set(session)
+    if process_wide:
+        _of_process.append(session)
+
+    def leave() -> None:
+        if process_wide and session in _of_process:
+            _of_process.remove(session)
+        # A token is good only in the context that it was made in; elsewhere that context's own value stays.
+        with contextlib.suppress(ValueError):
+            _in_context.reset(token)
+
+    return leave
