@@ -1,4 +1,4 @@
-"""For tests of plugins: envelopes from events, a host on the caller's thread, a recording plugin, a clock that stands still."""
+"""For tests of plugins: envelopes from events, a host on the caller's thread, a recording plugin, a clock."""
 
 from __future__ import annotations
 
