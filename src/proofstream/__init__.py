@@ -1,7 +1,7 @@
 """Makes a zero-knowledge prover observable.
 
-This module is the public face: what a producer emits with, and what a plugin is written against. Importing it loads msgspec and
-pluggy, nothing else.
+This module is the public face: what a producer emits with, and what a plugin is written against. Importing it loads
+msgspec and pluggy, nothing else.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted,
 from proofstream.opening import open_session
 from proofstream.session import LayerScope, ProofScope, Session, current_session
 from proofstream.timeline import Timelines
+from proofstream.version import VERSION
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "HOOK_API",

@@ -23,8 +23,8 @@ _DRAIN = 1024
 class Gate:
     """Where sources that can wait are held back, so that no lane overflows on their account.
 
-    A chunk is let in when everything that waits, from the intake to the fullest lane, leaves room for it below half a lane's
-    capacity. Chunks are let in one at a time, so that the sum holds for any number of sources.
+    A chunk is let in when everything that waits, from the intake to the fullest lane, leaves room for it below half a
+    lane's capacity. Chunks are let in one at a time, so that the sum holds for any number of sources.
     """
 
     def __init__(self, bus: Bus, *, high_water: int) -> None:
@@ -165,7 +165,9 @@ class Bus:
     def _envelope(self, monotonic_ns: int, sender: Sender, what: ProofEvent | Posted | Decoded) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
-            return self._number(sender, what, what.time_unix_nano, now, what.origin, NO_CAPTURES, _recorded_lineage(what))
+            return self._number(
+                sender, what, what.time_unix_nano, now, what.origin, NO_CAPTURES, _recorded_lineage(what)
+            )
         if isinstance(what, Posted):
             checked = check_event(what.now(), self._decoder)
             own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
@@ -215,7 +217,9 @@ def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:
     return () if decoded.origin in (PRODUCER, HOST) else (decoded.origin,)
 
 
-def wait_until(condition: Callable[[], bool], *, deadline: float, wakeups: Iterable[float] = (0.001, 0.005, 0.02)) -> bool:
+def wait_until(
+    condition: Callable[[], bool], *, deadline: float, wakeups: Iterable[float] = (0.001, 0.005, 0.02)
+) -> bool:
     """Poll a condition until a moment of the monotonic clock; the last pause repeats."""
     pauses = iter(wakeups)
     pause = next(pauses)

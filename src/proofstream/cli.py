@@ -1,6 +1,7 @@
 """The command line: parsing and printing, nothing else.
 
-Standard output is for listings and ``--json``; all else goes to standard error. A mistake is one line with a hint, and exit status 2.
+Standard output is for listings and ``--json``; all else goes to standard error. A mistake is one line with a hint, and
+exit status 2.
 """
 
 from __future__ import annotations
@@ -237,7 +238,9 @@ def _general_params() -> list[click.Parameter]:
         click.Option(["--config"], type=click.Path(path_type=Path), help="Read this configuration file."),
         click.Option(["--plugin"], multiple=True, metavar="NAME", help="Require a plugin."),
         click.Option(["--no-plugin"], multiple=True, metavar="NAME", help="Do not even import a plugin."),
-        click.Option(["--set"], multiple=True, metavar="PLUGIN.KEY=VALUE", help="Set a key of a plugin's configuration."),
+        click.Option(
+            ["--set"], multiple=True, metavar="PLUGIN.KEY=VALUE", help="Set a key of a plugin's configuration."
+        ),
         click.Option(["--strict"], is_flag=True, help="End the run when a plugin fails."),
         click.Option(["-v", "--verbose"], count=True, help="Say more; twice for everything."),
         click.Option(["-q", "--quiet"], count=True, help="Say only what went wrong."),
@@ -274,7 +277,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def _say_nothing(text: str) -> None:
+def _say_nothing(_text: str) -> None:
     return None
 
 
@@ -282,7 +285,7 @@ def _on_signals(stop: Callable[[int], None]) -> None:
     """The first signal lets plugins finish; the second one ends the process at once."""
     seen: list[int] = []
 
-    def handle(number: int, frame: object) -> None:
+    def handle(number: int, _frame: object) -> None:
         if seen:
             os._exit(128 + number)
         seen.append(number)

@@ -1,8 +1,8 @@
 """Configuration: defaults, then a file, then the environment, then flags; one table for the host and one per plugin.
 
-The file is ``proofstream.toml``, or the table ``[tool.proofstream]`` of ``pyproject.toml``, in the current folder. In it, keys at the top
-are the host's, and each table is a plugin's. In the environment, ``PROOFSTREAM_STRICT=1`` sets a key of the host and
-``PROOFSTREAM_OTEL_ENDPOINT=...`` one of a plugin.
+The file is ``proofstream.toml``, or the table ``[tool.proofstream]`` of ``pyproject.toml``, in the current folder. In
+it, keys at the top are the host's, and each table is a plugin's. In the environment, ``PROOFSTREAM_STRICT=1`` sets a
+key of the host and ``PROOFSTREAM_OTEL_ENDPOINT=...`` one of a plugin.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Config:
     """
 
     host: HostSettings = field(default_factory=HostSettings)
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     origin: Path | None = None
 
     def table(self, plugin: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def load_config(
     """
     names = set(plugins)
     document, origin = _read(path, folder if folder is not None else Path())
-    tables = {key: dict(value) for key, value in document.items() if isinstance(value, dict)}
+    tables: dict[str, dict[str, Any]] = {key: dict(value) for key, value in document.items() if isinstance(value, dict)}
     host = {key: value for key, value in document.items() if not isinstance(value, dict)}
     unknown = sorted(set(tables) - names)
     if unknown:

@@ -53,8 +53,8 @@ class Feed(Protocol):
             time_source: `envelope`, `arrival` or `reconstructed`.
             session_id: A recorded or reproducible id; a fresh one by default.
             opened_at: Nanoseconds since the epoch of its beginning; now by default.
-            recorded: The source itself delivers the recorded SessionOpened, so the host makes none; likewise `close` after a
-                recorded SessionClosed was delivered adds none.
+            recorded: The source itself delivers the recorded SessionOpened, so the host makes none; likewise `close`
+                after a recorded SessionClosed was delivered adds none.
         """
         ...
 
@@ -137,7 +137,7 @@ class OptionKind(enum.Enum):
     VALUE = "value"
     """``--name VALUE``."""
     OPTIONAL_VALUE = "optional value"
-    """``--name [VALUE]``: the next word is taken only if it starts with one of `value_prefixes`; else the value is ''."""
+    """``--name [VALUE]``: the next word is the value if it starts with one of `value_prefixes`; else it is empty."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +152,7 @@ class Artefact:
 
     name: str
     next_step: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,8 +21,8 @@ class Hooks:
         name: The plugin's name.
 
     Raises:
-        PluginError: It implements a hook that does not exist, takes arguments that the hook does not give, wraps a hook, or
-            has a ``proofstream_`` attribute that is not marked with `hookimpl`.
+        PluginError: It implements a hook that does not exist, takes arguments that the hook does not give, wraps a
+            hook, or has a ``proofstream_`` attribute that is not marked with `hookimpl`.
     """
 
     def __init__(self, plugin: object, name: str) -> None:
@@ -34,6 +34,11 @@ class Hooks:
     def has(self, hook: str) -> bool:
         """Whether the plugin implements the hook."""
         return hook in self._impls
+
+    @property
+    def act(self) -> bool:
+        """Whether there is anything to do on a lane; a plugin may only declare."""
+        return self.has("proofstream_configure") or self.has("proofstream_consume")
 
     def call(self, hook: str, **arguments: object) -> Any:
         """Call the hook with as many of the arguments as the plugin takes; None if it does not implement it."""

@@ -1,21 +1,22 @@
 """The hooks: everything that a plugin can be asked.
 
-A plugin is a class that a distribution names in the entry-point group ``proofstream``. The host makes one instance, without
-arguments, and calls the methods marked with `hookimpl`. A method may take fewer arguments than its hook gives.
+A plugin is a class that a distribution names in the entry-point group ``proofstream``. The host makes one instance,
+without arguments, and calls the methods marked with `hookimpl`. A method may take fewer arguments than its hook gives.
 
 What a plugin may rely on:
 
-1. Declaring hooks (plural nouns) are called once, on the thread that makes the host, before any lane exists. They do no I/O.
-2. Acting hooks (verbs) of one plugin are called on one thread, its lane, and never overlap: configure comes before every
-   consume, and unconfigure after them all. A plugin needs no locks for its own state.
+1. Declaring hooks (plural nouns) are called once, on the thread that makes the host, before any lane exists. They do
+   no I/O.
+2. Acting hooks (verbs) of one plugin are called on one thread, its lane, and never overlap: configure comes before
+   every consume, and unconfigure after them all. A plugin needs no locks for its own state.
 3. Envelopes arrive in increasing ``seq``. What a plugin returns from consume is published after what caused it.
 4. A plugin never receives an event that descends from one of its own.
 5. There is no order among plugins. Who needs another's output consumes its events.
 6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.
-7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before anything is
-   configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many seconds. A class
-   attribute ``autoload = False`` says that the plugin is used only if somebody asks for it, ``autoload = "command"`` that the
-   command uses it unasked, and a Python process does not.
+7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
+   anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
+   seconds. A class attribute ``autoload = False`` says that the plugin is used only if somebody asks for it,
+   ``autoload = "command"`` that the command uses it unasked, and a Python process does not.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class PluginContext:
         config: The plugin's own configuration table, merged from file, environment and flags; not validated.
         catalog: All event types of this host.
         publish: Put an event on the bus. Any thread; never blocks, never raises.
-        progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged. Any
-            thread. A host that is about to end waits for a plugin as long as it makes progress.
+        progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged.
+            Any thread. A host that is about to end waits for a plugin as long as it makes progress.
         identity: Who we are, as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``.
         live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
         log: The plugin's logger.
@@ -93,8 +94,8 @@ class ProofstreamHooks:
     def proofstream_options(self) -> Iterable[Option]:
         """Declare command-line flags. A flag sets a key of the plugin's configuration table, and asks for the plugin.
 
-        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that declare
-        one flag are an error that names both.
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
+        declare one flag are an error that names both.
         """
         raise NotImplementedError
 
@@ -102,8 +103,8 @@ class ProofstreamHooks:
     def proofstream_commands(self) -> Iterable[Command]:
         """Declare subcommands of ``proofstream``.
 
-        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that declare
-        one command are an error that names both.
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
+        declare one command are an error that names both.
         """
         raise NotImplementedError
 
@@ -111,11 +112,11 @@ class ProofstreamHooks:
     def proofstream_capture(self) -> object:
         """Take something from the thread that opens a session or starts a proof, such as the current trace context.
 
-        The value comes back in ``envelope.captured`` under the plugin's name, on SessionOpened or ProofStart. Return None to
-        capture nothing. It must be quick and must not import anything.
+        The value comes back in ``envelope.captured`` under the plugin's name, on SessionOpened or ProofStart. Return
+        None to capture nothing. It must be quick and must not import anything.
 
-        When: inside ``open_session`` and ``session.proof()``, never in a bare ``emit``. Thread: the producer's. Failure:
-        ignored, logged once; the prover is never disturbed.
+        When: inside ``open_session`` and ``session.proof()``, never in a bare ``emit``. Thread: the producer's.
+        Failure: ignored, logged once; the prover is never disturbed.
         """
         raise NotImplementedError
 
@@ -123,8 +124,8 @@ class ProofstreamHooks:
     def proofstream_configure(self, context: PluginContext) -> bool | None:
         """Validate the configuration, import what is heavy, open what is needed; return False to sit this run out.
 
-        When: once, before the first batch. Thread: the plugin's lane. Failure: the plugin is broken and gets no batches; a
-        ModuleNotFoundError of a module that is not the plugin's own makes it missing instead.
+        When: once, before the first batch. Thread: the plugin's lane. Failure: the plugin is broken and gets no
+        batches; a ModuleNotFoundError of a module that is not the plugin's own makes it missing instead.
         """
         raise NotImplementedError
 
@@ -139,10 +140,13 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """Report counters that the host cannot see, such as exports given up. A counter whose name starts with ``lost_``
-        says that something asked for was not delivered: the command then ends with exit status 1.
+        """Report counters that the host cannot see, such as exports given up.
 
-        When: between batches every few seconds, and after unconfigure. Thread: the plugin's lane. Failure: as in consume.
+        A counter whose name starts with ``lost_`` says that something asked for was not delivered: the command then
+        ends with exit status 1.
+
+        When: between batches every few seconds, and after unconfigure. Thread: the plugin's lane. Failure: as in
+        consume.
         """
         raise NotImplementedError
 

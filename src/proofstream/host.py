@@ -23,6 +23,7 @@ from proofstream.lanes import Lane
 from proofstream.loader import PluginRecord, Registry
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
+from proofstream.version import VERSION
 from proofstream.wire import LineDecoder
 
 if TYPE_CHECKING:
@@ -66,13 +67,17 @@ class Host:
         self._config = config
         self.intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
-            intake=self.intake, owner=self, source="proofstream", session_id=f"host-{self.identity['service.instance.id']}"
+            intake=self.intake,
+            owner=self,
+            source="proofstream",
+            session_id=f"host-{self.identity['service.instance.id']}",
         )
         self._published: dict[str, tuple[float, PluginHealth]] = {}
         self._capture_failed: set[str] = set()
         self.retired = Retired()
         self.asked = frozenset(asked)
-        self.lanes = [self._lane(registry.require(name)) for name in dict.fromkeys((*asked, *wanted))]
+        records = [registry.require(name) for name in dict.fromkeys((*asked, *wanted))]
+        self.lanes = [self._lane(record) for record in records if record.hooks is not None and record.hooks.act]
         self.bus = Bus(
             intake=self.intake,
             decoder=LineDecoder(registry.catalog),
@@ -93,7 +98,7 @@ class Host:
             config=self._config.table(record.name),
             catalog=self.registry.catalog,
             publish=lambda event: self._publish(event, record.name),
-            progress=lambda: lanes[0].progress(),
+            progress=lambda: lanes[0].progress(),  # noqa: PLW0108 - the lane is made with the context, so not yet
             identity=self.identity,
             live=self.live,
             log=logging.getLogger(f"proofstream.plugin.{record.name}"),
@@ -292,13 +297,11 @@ class Host:
 
 
 def _identity() -> dict[str, str]:
-    from proofstream import __version__
-
     return {
         "service.instance.id": str(uuid.uuid4()),
         "host.name": socket.gethostname(),
         "process.pid": str(os.getpid()),
-        "proofstream.version": __version__,
+        "proofstream.version": VERSION,
     }
 
 

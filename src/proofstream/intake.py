@@ -1,7 +1,7 @@
 """The intake: where everything that happens enters, on whatever thread it happens.
 
-A prover's thread pays for a time stamp, a bound check and one append; it takes no lock, wakes nobody and never waits. What does
-not fit is counted by kind.
+A prover's thread pays for a time stamp, a bound check and one append; it takes no lock, wakes nobody and never waits.
+What does not fit is counted by kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proofstream.wire import Decoded
 
 
 class Wakeup:
-    """A binary semaphore: any number of `set` calls wake one `wait` call. Cheaper than an Event, and safe in any thread."""
+    """A binary semaphore: any number of `set` calls wake one `wait` call. Cheaper than an Event."""
 
     __slots__ = ("_lock",)
 
@@ -43,8 +43,8 @@ class Wakeup:
 class Tally:
     """Counts by kind, added to from any thread without a lock and read from one thread.
 
-    ``next`` on an itertools.count is one step of the interpreter, so that no addition is lost between threads; a reading takes
-    a number itself, and remembers that it did.
+    ``next`` on an itertools.count is one step of the interpreter, so that no addition is lost between threads; a
+    reading takes a number itself, and remembers that it did.
     """
 
     __slots__ = ("_counters", "_known")

@@ -1,7 +1,8 @@
 """Lanes: a queue and a thread that serve one plugin.
 
-The plugin is configured, fed and unconfigured on that thread, so none of its hooks ever overlap. A lane never makes anybody wait:
-beyond its capacity it drops bulk events, beyond sixteen times that anything, and says at the place of the gap what is missing.
+The plugin is configured, fed and unconfigured on that thread, so none of its hooks ever overlap. A lane never makes
+anybody wait: beyond its capacity it drops bulk events, beyond sixteen times that anything, and says at the place of
+the gap what is missing.
 """
 
 from __future__ import annotations
@@ -231,8 +232,8 @@ class Lane:
                 self._drop(queue.popleft())
             return ()
         batch: list[Envelope] = []
-        # What a batch gives rise to descends from all of it, so one batch has one lineage: else what a plugin may hear would
-        # depend on where batches happen to be cut.
+        # What a batch gives rise to descends from all of it, so one batch has one lineage: else what a plugin may hear
+        # would depend on where batches happen to be cut.
         while queue and len(batch) < BATCH_SIZE and (not batch or queue[0].lineage == batch[0].lineage):
             batch.append(queue.popleft())
         return tuple(batch)

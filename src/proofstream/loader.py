@@ -1,6 +1,7 @@
 """The loader: finds plugins by entry point, imports those that are wanted, and says of each where it stands.
 
-One bad plugin never keeps another from loading. What was asked for by name must work; what was merely found may be absent.
+One bad plugin never keeps another from loading. What was asked for by name must work; what was merely found may be
+absent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import Command, Option, SourceType
-from proofstream.errors import PluginError, UsageError
+from proofstream.errors import PluginError, ProofstreamError, UsageError
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PROJECT
@@ -101,11 +102,11 @@ class Registry:
         commands: Commands, with the plugin each comes from.
     """
 
-    records: dict[str, PluginRecord] = field(default_factory=dict)
+    records: dict[str, PluginRecord] = field(default_factory=dict[str, PluginRecord])
     catalog: Catalog = field(default_factory=Catalog)
-    sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict)
-    options: dict[str, tuple[Option, str]] = field(default_factory=dict)
-    commands: dict[str, tuple[Command, str]] = field(default_factory=dict)
+    sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict[str, tuple[SourceType, str]])
+    options: dict[str, tuple[Option, str]] = field(default_factory=dict[str, tuple[Option, str]])
+    commands: dict[str, tuple[Command, str]] = field(default_factory=dict[str, tuple[Command, str]])
 
     def require(self, name: str) -> PluginRecord:
         """The plugin of that name, usable.
@@ -240,9 +241,10 @@ def mark_unconfigured(record: PluginRecord, error: Exception) -> None:
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != own.partition(".")[0]:
         _mark_missing(record, error.name)
         return
-    said_plainly = isinstance(error, PluginError | UsageError)
-    hint = error.hint if said_plainly else None
-    record.mark(PluginStatus.BROKEN, str(error) if said_plainly else f"{type(error).__name__}: {error}", hint)
+    if isinstance(error, ProofstreamError):
+        record.mark(PluginStatus.BROKEN, str(error), error.hint)
+    else:
+        record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
 
 
 def _adopt(record: PluginRecord, plugin: object) -> None:

@@ -14,7 +14,8 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            print(f"proofstream: {self.format(record)}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"proofstream: {self.format(record)}\n")
+            sys.stderr.flush()
         except (OSError, ValueError):
             self.handleError(record)
 
@@ -23,7 +24,8 @@ def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:
     """Show proofstream's own log on stderr.
 
     Args:
-        verbose: 0 for warnings, 1 for info, 2 for all; negative for errors only. ``PROOFSTREAM_LOG`` names a level instead.
+        verbose: 0 for warnings, 1 for info, 2 for all; negative for errors only.
+        environ: The environment, in which ``PROOFSTREAM_LOG`` may name a level for when `verbose` is 0.
     """
     logger = logging.getLogger("proofstream")
     named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())

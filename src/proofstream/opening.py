@@ -26,8 +26,8 @@ def open_session(
     Nothing waits for the plugins to get ready. Use the session in a ``with`` block, or call its `close`.
 
     Args:
-        plugins: Names of plugins, or plugins made by the caller; all that are installed and used without being asked for by
-            default.
+        plugins: Names of plugins, or plugins made by the caller; all that are installed and used without being asked
+            for by default.
         config: Configuration tables by plugin name; they win over file and environment.
         source: What is shown as the events' origin.
         scope: `process`: the session is current in every thread; `context`: in this context (task, thread) only.

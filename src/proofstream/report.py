@@ -21,7 +21,7 @@ class Report:
         refused: Lines and events that were not valid.
     """
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list[str])
     refused: int = 0
 
     @property

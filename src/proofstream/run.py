@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from proofstream.config import Config
 from proofstream.contracts import Source, SourceRequest, SourceType
@@ -150,8 +149,10 @@ class Run:
         try:
             self._source.run(feed)
         except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
-            self._error = error if isinstance(error, ProofstreamError) else SourceError(
-                f"the source failed: {type(error).__name__}: {error}"
+            self._error = (
+                error
+                if isinstance(error, ProofstreamError)
+                else SourceError(f"the source failed: {type(error).__name__}: {error}")
             )
             _log.debug("source %s failed", self._what.request.uri, exc_info=True)
         finally:

@@ -7,8 +7,8 @@ import contextvars
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol, Self
 
 from proofstream.envelopes import NO_CAPTURES
 from proofstream.events import (
@@ -130,7 +130,7 @@ class Session:
         return self._proof(start)
 
     @contextlib.contextmanager
-    def _proof(self, start: ProofStart) -> Iterator[ProofScope]:
+    def _proof(self, start: ProofStart) -> Generator[ProofScope]:
         scope = ProofScope(self)
         self.post(Posted(event=start, captured=self._owner.capture()))
         try:
@@ -169,7 +169,7 @@ class Session:
             _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
         self._owner.session_ended(self, timeout_s)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -252,7 +252,7 @@ class ProofScope:
         return self._layer(start, proof_kind)
 
     @contextlib.contextmanager
-    def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Iterator[LayerScope]:
+    def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Generator[LayerScope]:
         scope = LayerScope(self._session, start.layer_idx, proof_kind)
         self._session.emit(start)
         yield scope
@@ -365,7 +365,7 @@ _of_process: list[Session] = []
 
 
 def current_session() -> Session:
-    """The session to emit into: the one of this context, else the one opened for the process, else one that keeps nothing."""
+    """The session to emit into: this context's, else the one opened for the process, else one that keeps nothing."""
     found = _in_context.get()
     if found is not None:
         return found

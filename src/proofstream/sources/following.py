@@ -45,6 +45,14 @@ class FollowedFile:
         file = open_file(self._path)
         router = SessionRouter(feed, source=str(self._path), time_source="arrival")
         try:
+            self._follow(file, router, feed)
+        except SourceError as error:
+            router.close("lost", str(error))
+            raise
+        router.close("interrupted")
+
+    def _follow(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> None:
+        try:
             while not (self._stop or feed.stopping):
                 replaced = self._is_replaced(file)
                 if self._read_on(file, router, feed):
@@ -64,15 +72,12 @@ class FollowedFile:
                     self._stop.wait(_POLL_S)
         finally:
             file.close()
-        self._begin_anew(router)
-        router.close("interrupted")
 
     def _read_on(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> bool:
         """Deliver one block; whether there was one."""
         try:
             block = file.read(READ_BYTES)
         except OSError as error:
-            router.close("lost", error.strerror)
             raise SourceError(f"cannot read {self._path}: {error.strerror}") from error
         for item in self._reader.feed(block or b""):
             if self._stop or feed.stopping:

@@ -42,8 +42,7 @@ class LineSplitter:
     def __init__(self, max_line_bytes: int) -> None:
         self._max = max_line_bytes
         self._number = 0
-        self._parts: list[bytes] = []
-        self._held = 0
+        self._partial = bytearray()
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Line]:
@@ -56,24 +55,22 @@ class LineSplitter:
 
     def finish(self) -> Line | None:
         """Say that no more bytes come; returns the last line if it had no newline."""
-        return self._complete(b"") if self._parts else None
+        return self._complete(b"") if self._partial else None
 
     def _hold(self, piece: bytes) -> None:
         if self._skipping:
             return
-        self._parts.append(piece)
-        self._held += len(piece)
+        self._partial += piece
         # One byte more than allowed may still be the carriage return of an allowed line.
-        if self._held > self._max + 1 + (len(_BOM) if self._number == 0 else 0):
+        if len(self._partial) > self._max + 1 + (len(_BOM) if self._number == 0 else 0):
             self._skipping = True
-            self._parts = [b"".join(self._parts)[:_HEAD_BYTES]]
+            self._partial = self._partial[:_HEAD_BYTES]
 
     def _complete(self, piece: bytes) -> Line:
-        if self._parts:
+        if self._partial:
             self._hold(piece)
-            piece = b"".join(self._parts)
-            self._parts = []
-        self._held = 0
+            piece = bytes(self._partial)
+            self._partial = bytearray()
         self._number += 1
         if self._number == 1:
             piece = piece.removeprefix(_BOM)
