@@ -1,0 +1,79 @@
+# What the scripts share; they source it from the folder of the checkout. POSIX sh.
+#
+# `need LEVEL` makes .venv hold at least that much: `demo` (the extras otel and demo), `all` (every extra) or `dev` (every
+# extra and the tools, in the versions of constraints.txt). What is installed only grows. A stamp in .venv says for which
+# level and for which files that was done, so that the next time it costs nothing.
+
+venv=.venv
+stamp=$venv/proofstream-installed
+
+say() {
+    printf '%s\n' "${0##*/}: $*" >&2
+}
+
+fail() {
+    say "$*"
+    exit 1
+}
+
+rank() {
+    case $1 in demo) echo 1 ;; all) echo 2 ;; dev) echo 3 ;; *) echo 0 ;; esac
+}
+
+# The interpreter to make .venv with: $PYTHON, or else the first one on PATH that is new enough.
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: there is no such command"
+        is_new_enough "$PYTHON" || fail "PYTHON=$PYTHON is older than Python 3.11"
+        return
+    fi
+    for PYTHON in python3 python3.13 python3.12 python3.11; do
+        if is_new_enough "$PYTHON"; then return; fi
+    done
+    fail "Python 3.11 or newer is needed; name one as in: PYTHON=/path/to/python3 scripts/${0##*/}"
+}
+
+is_new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+make_venv() {
+    find_python
+    "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$PYTHON cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"
+    say "making $venv with $("$PYTHON" -V)"
+    "$PYTHON" -m venv --clear "$venv" || fail "$PYTHON could not make $venv"
+}
+
+# Whether .venv can be used as it is: it runs, it was not moved, and it is of the Python that was asked for.
+check_venv() {
+    "$venv/bin/python" -c '' 2>/dev/null || return 1
+    [ ! -f "$stamp" ] || [ "$(sed -n 2p "$stamp")" = "$PWD" ] || return 1
+    [ -n "${PYTHON:-}" ] || return 0
+    find_python
+    [ "$("$PYTHON" -V)" = "$("$venv/bin/python" -V)" ] ||
+        fail "$venv is of $("$venv/bin/python" -V); remove it to use $("$PYTHON" -V)"
+}
+
+install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || fail "pip could not install: $*"
+}
+
+need() {
+    wanted=$(rank "$1")
+    inputs=$(cat pyproject.toml constraints.txt | cksum)
+    check_venv || make_venv
+    if [ -f "$stamp" ] && [ "$(sed -n 3p "$stamp")" = "$inputs" ] && [ "$(sed -n 1p "$stamp")" -ge "$wanted" ]; then
+        return
+    fi
+    case $1 in
+        demo) say "installing proofstream with its extras otel and demo into $venv" && install -e '.[otel,demo]' ;;
+        all) say "installing proofstream with all its extras into $venv" && install -e '.[all]' ;;
+        dev)
+            say "installing proofstream with all its extras and the tools for testing into $venv"
+            install 'pip>=25.1' # the first one that knows dependency groups
+            install -e '.[all]' --group dev -c constraints.txt
+            ;;
+    esac
+    printf '%s\n' "$wanted" "$PWD" "$inputs" >"$stamp"
+}
