@@ -1,4 +1,4 @@
-"""Exports proofs as OpenTelemetry traces: to an OTLP receiver, to files, or through the application's own tracer provider."""
+"""Exports proofs as OpenTelemetry traces: to a receiver, to files, or through the application's provider."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class OtelPlugin:
         requires: The modules that it needs.
 
     Args:
-        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one, a configured
-            endpoint or file is used, and else the global provider if it is one of the SDK.
+        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one, what
+            is configured is used, or else the global provider if it is one of the SDK.
         settings: Values of the configuration table ``[otel]``, which win over it.
     """
 
@@ -63,7 +63,7 @@ class OtelPlugin:
 
     @hookimpl
     def proofstream_capture(self) -> object:
-        """Capture the OpenTelemetry span that is current on the producer's thread, if the application uses OpenTelemetry."""
+        """Capture the OpenTelemetry span that is current on the producer's thread, if there is one."""
         # Nothing is imported: where this module is not loaded, no span can be current.
         trace = sys.modules.get("opentelemetry.trace")
         return None if trace is None else parents.current(trace)

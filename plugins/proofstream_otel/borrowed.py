@@ -5,7 +5,6 @@ Ids, limits, sampling and delivery are the provider's. It is never shut down, fl
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from opentelemetry.context import Context
@@ -13,20 +12,18 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider, set_span_in_context
 
 from proofstream_otel.owned import context_of
-from proofstream_otel.semconv import SCOPE, Attr, EventName
-from proofstream_otel.spans import Parent, SpanLink, SpanValues, Started
+from proofstream_otel.semconv import SCOPE
+from proofstream_otel.spans import Parent, SpanLink, SpanValues, Started, count_rounds, recount
 
 
 class BorrowedWriter:
-    """Starts roots when they begin, so that they are current data in the application, and all other spans when they have ended."""
+    """Starts roots when they begin, as their ids and sampling are wanted then; all other spans when they have ended."""
 
-    def __init__(self, provider: TracerProvider, identity: Mapping[str, str], log: logging.Logger) -> None:
+    def __init__(self, provider: TracerProvider, identity: Mapping[str, str]) -> None:
         self._tracer = provider.get_tracer(SCOPE, identity.get("proofstream.version", ""))
-        self._log = log
         self._roots: dict[str, Span] = {}
-        self._exported = 0
+        self._handed_over = 0
         self._unsampled = 0
-        self._lost = 0
 
     def start(self, span: SpanValues, parent: Parent | None) -> Started:
         """Begin a root span."""
@@ -53,11 +50,14 @@ class BorrowedWriter:
             made.set_status(Status(StatusCode.ERROR, span.error))
         _recount(made, span)
         made.end(span.end_unix_nano)
-        self._exported += 1
+        self._handed_over += 1
 
     def counters(self) -> dict[str, int]:
-        """Spans handed to the provider, and those that it does not sample."""
-        return {"spans_exported": self._exported, "spans_unsampled": self._unsampled, "lost_spans": self._lost}
+        """Spans handed to the provider, and those that it does not sample. Delivery is its own affair."""
+        return {"spans_handed_over": self._handed_over, "spans_unsampled": self._unsampled}
+
+    def hurry(self) -> None:
+        """Do nothing: it never waits."""
 
     def close(self, timeout_s: float) -> None:
         """Do nothing: delivery is the provider's."""
@@ -82,9 +82,5 @@ class BorrowedWriter:
 
 def _recount(made: Span, span: SpanValues) -> None:
     """Say how many rounds are left where the provider's own limit has dropped some."""
-    if not isinstance(made, ReadableSpan) or Attr.ROUNDS_RECORDED not in span.attributes:
-        return
-    recorded = sum(event.name == EventName.ROUND for event in made.events)
-    total = span.attributes[Attr.ROUNDS_RECORDED] + span.attributes[Attr.ROUNDS_DROPPED]
-    made.set_attribute(Attr.ROUNDS_RECORDED, recorded)
-    made.set_attribute(Attr.ROUNDS_DROPPED, total - recorded)
+    if isinstance(made, ReadableSpan):
+        made.set_attributes(recount(span.attributes, count_rounds(span.events) - count_rounds(made.events)))

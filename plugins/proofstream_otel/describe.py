@@ -171,7 +171,7 @@ def session_closed(event: SessionClosed) -> dict[str, Any]:
 
 
 def round_of(event: SumcheckRound) -> dict[str, Any]:
-    """A sumcheck round. The coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,...", lowest first."""
+    """A sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
     poly = event.poly_deg2 if event.poly_deg2 is not None else event.poly_deg3
     return {
         Attr.ROUND: event.round,

@@ -10,6 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
 from proofstream import Batch, ConfigError, PluginContext, SessionOpened, TraceStarted
+from proofstream_otel import environment
 from proofstream_otel import settings as tables
 from proofstream_otel.borrowed import BorrowedWriter
 from proofstream_otel.mapping import SpanMapper
@@ -37,11 +38,12 @@ class Exporting:
             PluginError: It needs packages that are not installed.
         """
         self._log = context.log
+        self._identity = context.identity
         self._settings = tables.read(table)
         self._limits = self._settings.note_limits
         self._mapper: SpanMapper | None = None
         self._writer: Writer | None = None
-        self._disabled = tables.sdk_disabled()
+        self._disabled = environment.is_sdk_disabled()
         self._finds_global = False
         if self._disabled:
             self._log.warning("OTEL_SDK_DISABLED is set: no traces are exported")
@@ -65,9 +67,9 @@ class Exporting:
     def close(self, timeout_s: float) -> None:
         """End what is open and deliver what is left, within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
-        if self._mapper is not None:
-            self._mapper.close("proofstream was told to stop")
-        if self._writer is not None:
+        if self._mapper is not None and self._writer is not None:
+            self._writer.hurry()
+            self._mapper.close("proofstream stopped")
             self._writer.close(max(0.0, deadline - time.monotonic()))
 
     def _choose(self, context: PluginContext, tracer_provider: TracerProvider | None) -> None:
@@ -76,17 +78,24 @@ class Exporting:
         if tracer_provider is not None and asked:
             raise ConfigError("otel: a tracer provider was passed in, so otel.endpoint and otel.file cannot be set")
         if tracer_provider is not None:
-            self._use(BorrowedWriter(tracer_provider, context.identity, self._log))
+            self._use(BorrowedWriter(tracer_provider, self._identity))
         elif asked:
             self._use(OwnedWriter(_sinks(settings, context)))
-        else:
-            self._finds_global = True
-            self._use_global()
+        elif not self._use_global() and environment.has_endpoint():
+            self._use(OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context)))
+        self._finds_global = self._writer is None
+        if self._finds_global:
+            self._log.info(
+                "no OTLP endpoint, file or tracer provider is configured: no traces are exported until one is"
+            )
 
-    def _use_global(self) -> None:
+    def _use_global(self) -> bool:
+        """Use the application's global provider, if it has set one."""
         provider = trace.get_tracer_provider()
-        if isinstance(provider, SdkTracerProvider):
-            self._use(BorrowedWriter(provider, {}, self._log))
+        if not isinstance(provider, SdkTracerProvider):
+            return False
+        self._use(BorrowedWriter(provider, self._identity))
+        return True
 
     def _use(self, writer: Writer) -> None:
         self._writer = writer
@@ -103,5 +112,7 @@ def _sinks(settings: Settings, context: PluginContext) -> list[Sink]:
         from proofstream_otel.transport import open_transport
 
         transport = open_transport(settings.endpoint, settings.headers)
-        sinks.append(Exporter(transport, resource, progress=context.progress, log=context.log))
+        batching = environment.batching()
+        exporter = Exporter(transport, resource, batching=batching, progress=context.progress, log=context.log)
+        sinks.append(exporter)
     return sinks

@@ -1,4 +1,4 @@
-"""Trace and span ids, derived from what they stand for: the same stream gives the same ids, live and on every replay."""
+"""Trace and span ids, derived from what they stand for: the same stream gives the same ids on every replay."""
 
 from __future__ import annotations
 

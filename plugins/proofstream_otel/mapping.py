@@ -156,10 +156,9 @@ class SpanMapper:
 
     def _root_span(self, interval: Interval, parent: Parent | None, work: _Work) -> SpanValues:
         session_id = interval.session_id
-        alone = not isinstance(interval, Proof)
-        own = ids.alone_trace_id(interval) if alone else ids.proof_trace_id(session_id, interval.proof_ordinal)
         event = interval.opened.event if interval.opened is not None else None
         ordinal = interval.proof_ordinal if isinstance(interval, Proof) else None
+        own = ids.alone_trace_id(interval) if ordinal is None else ids.proof_trace_id(session_id, ordinal)
         about = {
             Attr.SESSION_ID: session_id,
             Attr.JOB_ID: interval.job_id,

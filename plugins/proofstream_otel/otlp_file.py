@@ -1,7 +1,7 @@
 """``--otlp-file DIR``: spans as OTLP JSON lines, which a Collector's ``otlp_json_file`` receiver reads.
 
-A line is one whole ``TracesData`` object with one span, written with one call: a process that is killed leaves whole lines. No
-line is longer than `MAX_LINE_BYTES`, because readers split longer ones and lose them.
+A line is one whole ``TracesData`` object with one span, written with one call: a killed process leaves whole lines.
+No line is longer than `MAX_LINE_BYTES`, because readers split longer ones and lose them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from proofstream import ConfigError
 from proofstream_otel.resources import Resource
 from proofstream_otel.safe import Attributes, Value
 from proofstream_otel.semconv import SCOPE
-from proofstream_otel.spans import SpanEvent, SpanValues, thin
+from proofstream_otel.spans import SpanEvent, SpanValues, fit
 
 MAX_LINE_BYTES = 512 * 2**10
 FILE_NAME = "traces.jsonl"
 
 _KIND_INTERNAL = 1
 _STATUS_ERROR = 2
-_SAMPLED = 0x01
-_HAS_IS_REMOTE = 0x100
-_IS_REMOTE = 0x200
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,7 +59,7 @@ class OtlpFile:
         if os.getpid() != self._owner:
             return
         try:
-            self._append(_fit(span, self._resource))
+            self._append(fit(span, self._line, MAX_LINE_BYTES))
         except OSError as error:
             self._lost += 1
             if not self._failing:
@@ -76,12 +73,21 @@ class OtlpFile:
         """Spans written to the file, and spans that could not be."""
         return {"spans_written": self._written, "lost_spans": self._lost}
 
+    def hurry(self) -> None:
+        """Do nothing: it never waits."""
+
     def close(self, timeout_s: float) -> None:
         """Close the file."""
         del timeout_s  # nothing is held back, so there is nothing to wait for
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _line(self, span: SpanValues) -> bytes:
+        scope = {"name": SCOPE, "version": self._resource.scope_version}
+        resource = {"attributes": _attributes(self._resource.of(span.resource))}
+        scope_spans = {"scope": scope, "spans": [_span(span)]}
+        return _encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}) + b"\n"
 
     def _append(self, line: bytes) -> None:
         if self._size and self._size + len(line) > self._max_bytes:
@@ -121,34 +127,14 @@ class OtlpFile:
             self._next += 1
 
 
-def _fit(span: SpanValues, resource: Resource) -> bytes:
-    """The span's line; a span that is too long for one goes without the middle of its events."""
-    line = _line(span, resource)
-    while len(line) > MAX_LINE_BYTES and span.events:
-        span = thin(span, len(span.events) // 2)
-        line = _line(span, resource)
-    return line
-
-
-def _line(span: SpanValues, resource: Resource) -> bytes:
-    scope = {"name": SCOPE, "version": resource.scope_version}
-    scope_spans = {"scope": scope, "spans": [_span(span)]}
-    resource_spans = {
-        "resource": {"attributes": _attributes(resource.of(span.resource))},
-        "scopeSpans": [scope_spans],
-    }
-    return _encode({"resourceSpans": [resource_spans]}) + b"\n"
-
-
 def _span(span: SpanValues) -> dict[str, Any]:
-    flags = _SAMPLED | _HAS_IS_REMOTE | (_IS_REMOTE if span.remote_parent else 0)
     found: dict[str, Any] = {"traceId": span.trace_id, "spanId": span.span_id}
     if span.trace_state:
         found["traceState"] = span.trace_state
     if span.parent_span_id:
         found["parentSpanId"] = span.parent_span_id
     found |= {
-        "flags": flags,
+        "flags": span.flags,
         "name": span.name,
         "kind": _KIND_INTERNAL,
         "startTimeUnixNano": str(span.start_unix_nano),

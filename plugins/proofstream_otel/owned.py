@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
 from proofstream_otel import safe
@@ -23,6 +24,10 @@ class Sink(Protocol):
 
     def counters(self) -> dict[str, int]:
         """What was delivered and what could not be."""
+        ...
+
+    def hurry(self) -> None:
+        """Stop waiting in `write`, as `close` is about to come."""
         ...
 
     def close(self, timeout_s: float) -> None:
@@ -46,9 +51,10 @@ class OwnedWriter:
         result = self._sampler.should_sample(
             context, int(span.trace_id, 16), span.name, attributes=dict(span.attributes)
         )
-        sampled = result.decision.is_sampled()
+        sampled = result.decision is Decision.RECORD_AND_SAMPLE
         if sampled:
-            span.attributes.update(safe.attributes(result.attributes))
+            added = cast("Any", result).attributes  # its type is not fully known
+            span.attributes.update(safe.attributes(added))
             span.trace_state = "" if result.trace_state is None else result.trace_state.to_header()
         else:
             self._left_out.add(span.root_span_id)
@@ -71,6 +77,11 @@ class OwnedWriter:
             for key, count in sink.counters().items():
                 total[key] = total.get(key, 0) + count
         return total
+
+    def hurry(self) -> None:
+        """Let no sink wait any more."""
+        for sink in self._sinks:
+            sink.hurry()
 
     def close(self, timeout_s: float) -> None:
         """Close the sinks, within `timeout_s` in all."""

@@ -1,4 +1,4 @@
-"""Whose trace a proof belongs to: an explicit traceparent, else what was current where it began, else TRACEPARENT, else none."""
+"""Whose trace a proof belongs to: an explicit traceparent, else the current span, else TRACEPARENT, else nobody's."""
 
 from __future__ import annotations
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
+from opentelemetry.sdk.resources import OTELResourceDetector
 from opentelemetry.sdk.resources import Resource as SdkResource
 
 from proofstream_otel import safe
 from proofstream_otel.safe import Attributes
 from proofstream_otel.semconv import SCOPE
 
+_SERVICE = "service.name"
+
 MAX_KNOWN = 64
 """How many sessions' resources are kept at hand."""
 
 
 class Resource:
-    """Merges what is known of a resource. From weak to strong: the SDK's defaults, this host, the session's own attributes (a
-    recording names the host that it was made on), and what the environment says.
+    """Merges what is known of a resource.
+
+    From weak to strong: the SDK's defaults, this host, the session's own attributes (a recording names the host that it
+    was made on), and what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say.
     """
 
     def __init__(self, identity: Mapping[str, str]) -> None:
@@ -35,20 +39,6 @@ class Resource:
         return found
 
     def _merge(self, session: Mapping[str, str]) -> Attributes:
-        defaults = {"service.name": SCOPE, **self._identity, **session}
-        merged = dict(SdkResource.create(dict(defaults)).attributes)
-        merged.update(_environment())
-        return safe.attributes(merged)
-
-
-def _environment() -> dict[str, str]:
-    """What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say, as the SDK reads them."""
-    said = {k: str(v) for k, v in SdkResource.create({}).attributes.items() if not k.startswith("telemetry.sdk.")}
-    if "service.name" in said and not _names_service():
-        del said["service.name"]
-    return said
-
-
-def _names_service() -> bool:
-    attributes = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    return bool(os.environ.get("OTEL_SERVICE_NAME")) or "service.name=" in attributes.replace(" ", "")
+        environment = OTELResourceDetector().detect().attributes
+        defaults = {**SdkResource.create().attributes, _SERVICE: SCOPE}
+        return safe.attributes({**defaults, **self._identity, **session, **environment})

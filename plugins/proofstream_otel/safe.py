@@ -1,14 +1,15 @@
 """The one place where values are made safe to export: whatever a stream holds, OTLP can carry what comes out of here.
 
-A bad value costs itself at most, never its span and never its batch: an integer outside of int64 becomes a decimal string, a
-number that is not finite or missing is left out, a lone surrogate becomes a replacement character, a long string is cut.
+A bad value costs itself at most, never its span and never its batch: an integer outside of int64 becomes a decimal
+string, a number that is not finite or missing is left out, a lone surrogate becomes a question mark, a long string is
+cut.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[int] | list[float]
@@ -38,7 +39,7 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
 def make_safe(value: object) -> Value | None:
     """Make one value safe; None if there is nothing to export."""
     if isinstance(value, list | tuple):
-        return _safe_list(value)
+        return _safe_list(cast("Iterable[object]", value))
     return _safe_scalar(value)
 
 

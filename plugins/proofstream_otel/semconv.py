@@ -1,4 +1,4 @@
-"""Every name that leaves this plugin, once: spans, span events, attributes. `docs/semantic-conventions.md` says what each means."""
+"""Every name that leaves this plugin, once. `docs/semantic-conventions.md` says what each means."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import msgspec
 import pydantic
 
 from proofstream import ConfigError
+from proofstream_otel import environment
 
 MAX_NOTES = 512
 """Span events that are not rounds, at most, per span."""
@@ -19,7 +19,6 @@ MAX_NOTES = 512
 _NO_LIMIT = 2**31
 _SCHEMES = ("http://", "https://", "grpc://")
 _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
-_FROM_ENVIRONMENT = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 class Rounds(enum.Enum):
@@ -58,7 +57,7 @@ class Settings(pydantic.BaseModel):
     """What a person can configure.
 
     Attributes:
-        endpoint: Base URL of an OTLP receiver; empty for what OTEL_EXPORTER_OTLP_ENDPOINT says, or else the standard one.
+        endpoint: Base URL of an OTLP receiver; empty for OTEL_EXPORTER_OTLP_ENDPOINT, or else the standard one.
         file: Folder for OTLP JSON lines.
         headers: Sent with every request, beside those of OTEL_EXPORTER_OTLP_HEADERS.
         rounds: How sumcheck rounds are exported.
@@ -78,7 +77,8 @@ class Settings(pydantic.BaseModel):
     @property
     def note_limits(self) -> NoteLimits:
         """The limits on a span's events."""
-        limit = _count_limit()
+        said = environment.whole_number(_EVENT_LIMIT_VARIABLE)
+        limit = _NO_LIMIT if said is None else said
         return NoteLimits(
             rounds=self.rounds,
             max_rounds=min(self.max_round_events, limit),
@@ -94,32 +94,9 @@ def read(table: Mapping[str, Any]) -> Settings:
         ConfigError: A key is unknown or a value is wrong.
     """
     try:
-        settings = Settings.model_validate(dict(table))
+        return Settings.model_validate(dict(table))
     except pydantic.ValidationError as error:
         raise ConfigError("; ".join(_line(detail) for detail in error.errors())) from None
-    if settings.endpoint is None and settings.file is None and endpoint_in_environment():
-        return settings.model_copy(update={"endpoint": ""})
-    return settings
-
-
-def endpoint_in_environment() -> bool:
-    """Whether OpenTelemetry's own variables name an OTLP endpoint."""
-    return any(os.environ.get(name) for name in _FROM_ENVIRONMENT)
-
-
-def sdk_disabled() -> bool:
-    """Whether OTEL_SDK_DISABLED turns all of OpenTelemetry off."""
-    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-
-
-def _count_limit() -> int:
-    raw = os.environ.get(_EVENT_LIMIT_VARIABLE, "").strip()
-    if not raw:
-        return _NO_LIMIT
-    try:
-        return max(0, int(raw))
-    except ValueError:
-        raise ConfigError(f"{_EVENT_LIMIT_VARIABLE}: {raw!r} is not a whole number") from None
 
 
 def _line(detail: Any) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from proofstream_otel.safe import Attributes
 from proofstream_otel.semconv import Attr, EventName
+
+_SAMPLED = 0x01
+_HAS_IS_REMOTE = 0x100
+_IS_REMOTE = 0x200
 
 _T = TypeVar("_T")
 
@@ -89,6 +94,11 @@ class SpanValues(msgspec.Struct, kw_only=True):
         """Whether no other span of ours is above it."""
         return self.span_id == self.root_span_id
 
+    @property
+    def flags(self) -> int:
+        """The flags field of OTLP: sampled, and whether the parent is in another process."""
+        return _SAMPLED | _HAS_IS_REMOTE | (_IS_REMOTE if self.remote_parent else 0)
+
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """A root span as its writer began it.
@@ -119,6 +129,10 @@ class Writer(Protocol):
         """What was written and what could not be."""
         ...
 
+    def hurry(self) -> None:
+        """Stop waiting in `end`, as `close` is about to come."""
+        ...
+
     def close(self, timeout_s: float) -> None:
         """Deliver what can be delivered within `timeout_s` and count the rest as lost."""
         ...
@@ -132,18 +146,34 @@ def keep_ends(items: list[_T], count: int) -> list[_T]:
     return items[: count - tail] + items[len(items) - tail :]
 
 
-def thin(span: SpanValues, keep: int) -> SpanValues:
-    """The span with at most `keep` of its events, and with its counts of rounds set right."""
+def fit(span: SpanValues, encode: Callable[[SpanValues], bytes], max_bytes: int) -> bytes:
+    """The encoded span; one that is too large goes without the middle of its events."""
+    encoded = encode(span)
+    while len(encoded) > max_bytes and span.events:
+        span = _thin(span, len(span.events) // 2)
+        encoded = encode(span)
+    return encoded
+
+
+def count_rounds(events: Iterable[object]) -> int:
+    """How many of the events, ours or the SDK's, are rounds."""
+    return sum(getattr(event, "name", None) == EventName.ROUND for event in events)
+
+
+def recount(attributes: Attributes, gone: int) -> Attributes:
+    """What the attributes that count rounds must say when `gone` of the recorded ones were left out."""
+    recorded, dropped = attributes.get(Attr.ROUNDS_RECORDED), attributes.get(Attr.ROUNDS_DROPPED)
+    if not (isinstance(recorded, int) and isinstance(dropped, int)):
+        return {}
+    return {Attr.ROUNDS_RECORDED: recorded - gone, Attr.ROUNDS_DROPPED: dropped + gone}
+
+
+def _thin(span: SpanValues, keep: int) -> SpanValues:
     kept = keep_ends(span.events, keep)
-    thinned = msgspec.structs.replace(span, events=kept, attributes=dict(span.attributes))
-    thinned.dropped_events += len(span.events) - len(kept)
-    gone = _rounds(span.events) - _rounds(kept)
-    for key, change in ((Attr.ROUNDS_RECORDED, -gone), (Attr.ROUNDS_DROPPED, gone)):
-        count = thinned.attributes.get(key)
-        if isinstance(count, int):
-            thinned.attributes[key] = count + change
-    return thinned
-
-
-def _rounds(events: list[SpanEvent]) -> int:
-    return sum(event.name == EventName.ROUND for event in events)
+    gone = count_rounds(span.events) - count_rounds(kept)
+    return msgspec.structs.replace(
+        span,
+        events=kept,
+        dropped_events=span.dropped_events + len(span.events) - len(kept),
+        attributes={**span.attributes, **recount(span.attributes, gone)},
+    )

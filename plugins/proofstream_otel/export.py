@@ -1,0 +1,276 @@
+"""The queue between spans and a receiver, and the one thread that empties it.
+
+Nothing that was put in vanishes: a span is exported, or it is counted as lost and the reason is said, once per outage.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from proofstream_otel import protobuf
+from proofstream_otel.environment import Batching
+from proofstream_otel.resources import Resource
+from proofstream_otel.spans import SpanValues
+from proofstream_otel.transport import Reply, Transport
+
+PATIENCE_S = 4.0
+"""How long a full queue holds the lane without anything being acknowledged. A host gives up on a lane after 5 s."""
+
+_FIRST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 16.0
+_JITTER = 0.2
+_SHARE_OF_DEADLINE = 0.9
+"""How much of the time for closing is used for sending; the rest is for closing."""
+
+
+class _Item(msgspec.Struct, frozen=True, gc=False):
+    """One encoded span, with the resource it belongs to."""
+
+    resource: bytes
+    span: bytes
+
+
+class Exporter:
+    """Sends spans to one receiver.
+
+    `write`, `counters`, `hurry` and `close` are called by one thread. In the child of a fork they do nothing: it has no
+    exporting thread, and what was queued is its parent's to send.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource,
+        *,
+        batching: Batching,
+        progress: Callable[[], None],
+        log: logging.Logger,
+    ) -> None:
+        self._transport = transport
+        self._resource = resource
+        self._scope = protobuf.encode_scope(resource.scope_version)
+        self._resources: dict[tuple[tuple[str, str], ...], bytes] = {}
+        self._batching = batching
+        self._progress = progress
+        self._log = log
+        self._owner = os.getpid()
+        self._changed = threading.Condition()
+        self._queue: deque[_Item] = deque()
+        self._queued_bytes = 0
+        self._in_flight = 0
+        self._oldest_s = 0.0
+        self._acknowledged_s = 0.0
+        self._overflowing = False
+        self._failing = False
+        self._hurried = False
+        self._abandoned = False
+        self._closing_at: float | None = None
+        self._exported = self._lost = self._failures = 0
+        # Started here, as no thread can be started while the interpreter exits.
+        self._thread = threading.Thread(target=self._run, name="proofstream-otlp", daemon=True)
+        self._thread.start()
+
+    # The lane's thread
+
+    def write(self, span: SpanValues) -> None:
+        """Queue a span; waits while the queue is full and the receiver takes something now and then."""
+        if os.getpid() != self._owner:
+            return
+        item = _Item(self._resource_of(span), protobuf.encode_span(span))
+        with self._changed:
+            # Roots end last and hold the trace together, so they have some room of their own.
+            if self._abandoned or not self._wait_for_room(len(item.span), reserve=2 if span.is_root else 1):
+                self._lost += 1
+                return
+            if not self._queue:
+                self._oldest_s = time.monotonic()
+            self._queue.append(item)
+            self._queued_bytes += len(item.span)
+            self._changed.notify_all()
+
+    def counters(self) -> dict[str, int]:
+        """Spans acknowledged by the receiver, spans given up, and requests that failed for good."""
+        return {"spans_exported": self._exported, "lost_spans": self._lost, "export_failures": self._failures}
+
+    def hurry(self) -> None:
+        """Hold the lane no more, as it is about to end."""
+        self._hurried = True
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is queued within `timeout_s`; what is left then is lost, and counted."""
+        if os.getpid() != self._owner:
+            return
+        timeout_s *= _SHARE_OF_DEADLINE
+        with self._changed:
+            self._closing_at = time.monotonic() + timeout_s
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        with self._changed:
+            self._abandoned = True
+            self._lost += self._in_flight + len(self._queue)
+            self._queue.clear()
+        if not self._thread.is_alive():
+            self._transport.close()
+        if self._lost:
+            self._log.warning("%d spans were not delivered to %s", self._lost, self._transport.shown)
+
+    def _resource_of(self, span: SpanValues) -> bytes:
+        found = self._resources.get(span.resource)
+        if found is None:
+            encoded = protobuf.encode_resource(self._resource.of(span.resource))
+            found = self._resources[span.resource] = encoded
+        return found
+
+    def _wait_for_room(self, size: int, *, reserve: int) -> bool:
+        waiting_since = time.monotonic()
+        while not self._has_room(size, reserve):
+            patient_until = max(waiting_since, self._acknowledged_s) + PATIENCE_S
+            left = patient_until - time.monotonic()
+            if self._hurried or self._overflowing or left <= 0:
+                self._overflow()
+                return False
+            self._changed.wait(left)
+        return True
+
+    def _has_room(self, size: int, reserve: int) -> bool:
+        limit = self._batching.max_queue_spans
+        if limit is not None and len(self._queue) >= limit * reserve:
+            return False
+        return not self._queue or self._queued_bytes + size <= self._batching.max_queue_bytes * reserve
+
+    def _overflow(self) -> None:
+        if not self._overflowing:
+            self._log.warning(
+                "traces are being lost: %s takes nothing, and %d spans are waiting",
+                self._transport.shown,
+                len(self._queue),
+            )
+        self._overflowing = True
+
+    # The exporting thread
+
+    def _run(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            reply = self._deliver(protobuf.encode_request(self._scope, _by_resource(batch)), len(batch))
+            self._settle(reply, len(batch))
+
+    def _next_batch(self) -> list[_Item] | None:
+        """Wait until a request is due, and take its spans off the queue; None when all is sent and no more will come."""
+        with self._changed:
+            while (wait_s := self._due_in()) > 0:
+                self._changed.wait(wait_s)
+            if not self._queue:
+                return None
+            batch: list[_Item] = []
+            size = 0
+            while self._queue and len(batch) < self._batching.max_request_spans:
+                size += len(self._queue[0].span)
+                if batch and size > self._batching.max_request_bytes:
+                    break
+                item = self._queue.popleft()
+                self._queued_bytes -= len(item.span)
+                batch.append(item)
+            self._in_flight = len(batch)
+            self._oldest_s = time.monotonic()
+            self._changed.notify_all()
+            return batch
+
+    def _due_in(self) -> float:
+        """Seconds until the next request is due, or 0."""
+        if self._closing_at is not None:
+            return 0.0
+        if not self._queue:
+            return threading.TIMEOUT_MAX
+        full = (
+            self._queued_bytes >= self._batching.max_request_bytes
+            or len(self._queue) >= self._batching.max_request_spans
+        )
+        return 0.0 if full else max(0.0, self._oldest_s + self._batching.delay_s - time.monotonic())
+
+    def _deliver(self, body: bytes, spans: int) -> Reply:
+        """Send one request until it is taken, refused for good, or given up."""
+        give_up_at = time.monotonic() + self._batching.give_up_s
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            reply = self._transport.post(body, max(0.001, self._left_until(give_up_at)))
+            if reply.accepted or not reply.retryable:
+                return reply
+            self._say(f"{reply.reason}; {spans} spans are tried again")
+            asked = reply.retry_after_s
+            jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+            wait_s = backoff_s * jitter if asked is None else asked
+            if not self._pause(wait_s, give_up_at):
+                return reply
+            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+
+    def _left_until(self, give_up_at: float) -> float:
+        limit = give_up_at if self._closing_at is None else min(give_up_at, self._closing_at)
+        return limit - time.monotonic()
+
+    def _pause(self, wait_s: float, give_up_at: float) -> bool:
+        """Wait before the next attempt; False if there is no time left for one."""
+        again_at = time.monotonic() + wait_s
+        with self._changed:
+            while (left := again_at - time.monotonic()) > 0:
+                if left > self._left_until(give_up_at):
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def _settle(self, reply: Reply, spans: int) -> None:
+        """Count what became of a request."""
+        with self._changed:
+            if self._abandoned:
+                return
+            self._in_flight = 0
+            if reply.accepted:
+                self._acknowledged_s = time.monotonic()
+                self._overflowing = False
+                rejected = min(reply.rejected, spans)
+                self._exported += spans - rejected
+                self._lost += rejected
+            else:
+                self._failures += 1
+                self._lost += spans
+                self._give_up_rest(reply)
+            self._changed.notify_all()
+        self._report(reply, spans)
+
+    def _give_up_rest(self, reply: Reply) -> None:
+        """At the end, a receiver that did not take one request in all the time left will not take the others."""
+        if self._closing_at is not None and reply.retryable:
+            self._lost += len(self._queue)
+            self._queue.clear()
+            self._queued_bytes = 0
+
+    def _report(self, reply: Reply, spans: int) -> None:
+        if not reply.accepted:
+            self._say(f"{reply.reason}; {spans} spans are lost")
+            return
+        self._progress()
+        if reply.rejected or reply.reason:
+            self._say(f"it refused {reply.rejected} of {spans} spans: {reply.reason}")
+        elif self._failing:
+            self._failing = False
+            self._log.warning("%s takes traces again", self._transport.shown)
+
+    def _say(self, what: str) -> None:
+        """Name a trouble, once until it is over."""
+        if not self._failing:
+            self._failing = True
+            self._log.warning("traces are not delivered to %s: %s", self._transport.shown, what)
+
+
+def _by_resource(batch: list[_Item]) -> list[tuple[bytes, list[bytes]]]:
+    groups: dict[bytes, list[bytes]] = {}
+    for item in batch:
+        groups.setdefault(item.resource, []).append(item.span)
+    return list(groups.items())
