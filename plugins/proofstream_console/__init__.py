@@ -38,7 +38,7 @@ class ConsolePlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> None:
         """Read the settings and look at the terminal; nothing is drawn yet."""
-        from proofstream_console.screen import open_screen  # noqa: PLC0415 - rich and pydantic are not for `--help`
+        from proofstream_console.screen import open_screen
 
         stream = self._stream if self._stream is not None else sys.stderr
         self._screen = open_screen(context.config, stream, clock=self._clock, live=context.live)
@@ -53,7 +53,7 @@ class ConsolePlugin:
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
         """How much could not be shown."""
-        return {} if self._screen is None else self._screen.counters()
+        return {} if self._screen is None else {"unshown_bytes": self._screen.output.unshown_bytes}
 
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:

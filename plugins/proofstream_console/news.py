@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from proofstream import LogLevel, PluginHealth
+from proofstream_console.pace import Bucket, Throttle
 
 if TYPE_CHECKING:
-    from proofstream_console.model import ProofSummary
+    from proofstream_console.summaries import ProofSummary
 
 MAX_WAITING = 256
 """News of one urgency that wait to be shown."""
+
+_TELL_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,13 @@ def is_urgent(news: News) -> bool:
 
 
 class NewsDesk:
-    """Holds news until they are taken. What is urgent is not crowded out by what is not.
-
-    Attributes:
-        unheard: News that came while too many were waiting.
-    """
+    """Holds news until they are taken. What is urgent is not crowded out by what is not."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, News]] = deque()
         self._urgent: deque[tuple[int, News]] = deque()
         self._number = 0
-        self.unheard = 0
+        self._unheard = 0
 
     def put(self, news: News) -> None:
         """Hold it, if there is room."""
@@ -80,7 +79,12 @@ class NewsDesk:
         if len(shelf) < MAX_WAITING:
             shelf.append((self._number, news))
         else:
-            self.unheard += 1
+            self._unheard += 1
+
+    def take_unheard(self) -> int:
+        """How many came while too many were waiting, since this was last asked."""
+        unheard, self._unheard = self._unheard, 0
+        return unheard
 
     def take(self) -> list[News]:
         """All that is held, oldest first."""
@@ -90,3 +94,39 @@ class NewsDesk:
         self._waiting.clear()
         self._urgent.clear()
         return [news for _, news in taken]
+
+
+class Reporter:
+    """Takes the news that may be shown now, and says how many may not.
+
+    Args:
+        desk: Where the news are held.
+        log_lines_per_s: Lines of the producer's log per second, on average.
+        others_per_s: Other news per second, on average.
+    """
+
+    def __init__(self, desk: NewsDesk, *, log_lines_per_s: float, others_per_s: float = 10) -> None:
+        self._desk = desk
+        self._logs = Bucket(per_s=log_lines_per_s, burst=max(1.0, 3 * log_lines_per_s) if log_lines_per_s else 0.0)
+        self._others = Bucket(per_s=others_per_s, burst=3 * others_per_s)
+        self._hidden = 0
+        self._tell = Throttle(_TELL_EVERY_S, start=float("-inf"))
+
+    def take(self, now: float) -> list[News]:
+        """The news to show at the time `now`, in seconds, oldest first."""
+        shown: list[News] = []
+        for news in self._desk.take():
+            bucket = self._logs if isinstance(news, LogLine) else self._others
+            if bucket.take(now):
+                shown.append(news)
+            else:
+                self._hidden += 1
+        self._hidden += self._desk.take_unheard()
+        return shown
+
+    def take_hidden(self, now: float, *, at_once: bool = False) -> int:
+        """How many were not shown since this last said so; it says so once in a while, or `at_once`."""
+        if not self._hidden or not (self._tell.due(now) or at_once):
+            return 0
+        hidden, self._hidden = self._hidden, 0
+        return hidden

@@ -1,7 +1,7 @@
 """Standard error as the console writes to it: it never waits, except at the very end, and never raises.
 
-A terminal that was stopped, or a pipe that nobody reads, must not hold the lane: what cannot be written now is kept, up
-to a bound, and `ready` says whether there is any use in drawing. A stream that is closed or broken makes the output quiet.
+A terminal that was stopped, or a pipe that nobody reads, must not hold the lane: what cannot be written now is kept,
+up to a bound, and `ready` says whether there is any use in drawing. A stream that is closed or broken is let be.
 """
 
 from __future__ import annotations

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 
 class Bucket:
-    """Lets `per_s` things pass per second on average, and `burst` at once; counts the others."""
+    """Lets `per_s` things pass per second on average, and `burst` at once."""
 
     def __init__(self, *, per_s: float, burst: float) -> None:
         self._per_s = per_s
         self._burst = burst
         self._level = burst
         self._at: float | None = None
-        self._refused = 0
 
     def take(self, now: float) -> bool:
         """Whether one more may pass."""
-        if not self.has_room(now):
-            self._refused += 1
-            return False
-        self._level -= 1
-        return True
-
-    def has_room(self, now: float) -> bool:
-        """Whether one could pass."""
         if self._at is not None:
             self._level = min(self._burst, self._level + max(0.0, now - self._at) * self._per_s)
         self._at = now
-        return self._level >= 1
-
-    def take_refused(self) -> int:
-        """How many did not pass since this was last asked."""
-        refused, self._refused = self._refused, 0
-        return refused
+        if self._level < 1:
+            return False
+        self._level -= 1
+        return True
 
 
 class Throttle:

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from proofstream import IntervalKind
 from proofstream_console import words
-from proofstream_console.model import LayerSummary, Model, ProofSummary, Tally
-from proofstream_console.text import CHECK, CROSS, DOT, WAIT, count, counted, duration, safe_text
+from proofstream_console.model import Model
+from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
+from proofstream_console.text import CHECK, CROSS, DOT, WAIT, count, counted, duration, fine_percent, safe_text
 from proofstream_console.view import kind_style, shapes
 
 _WIDE = 64
@@ -22,6 +23,7 @@ _PARTS = {
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MAX_ABORTED = 5
+_NOTABLE_SHARE = 0.01
 _DISAGREE_NS = 100_000_000
 _DISAGREE_RATIO = 1.25
 
@@ -61,7 +63,7 @@ def _headlines(model: Model) -> Iterator[Text]:
 
 
 def _headline(model: Model, proof: ProofSummary) -> Text:
-    title = words.proof_title(proof)
+    title = words.full_title(proof)
     if proof.proof is not None:
         active = proof.proof.active_layers
         place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
@@ -105,11 +107,14 @@ def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
 def _proof_facts(model: Model) -> Iterator[tuple[str, Text]]:
     totals, proofs = model.totals, [*model.open_proofs, *model.recent]
     if totals.proofs == 1:
-        yield "layers", Text(words.layers_done(proofs[0]) + _without_end(proofs[0].layers_without_end))
+        yield "layers", Text(words.layers_of(proofs[0]) + _without_end(proofs[0].layers_without_end))
     else:
         done = totals.layers_done + sum(proof.layers_done for proof in model.open_proofs)
         yield "layers", Text(count(done) + _without_end(totals.layers_without_end))
     yield "rounds", Text(count(model.rounds))
+    times = totals.proof_time
+    if times.count > 1:
+        yield "proof time", Text(f"{duration(times.mean_ns)} on average, {duration(times.longest_ns)} at most")
     if totals.proofs == 1 and proofs[0].trace_id:
         yield "trace", Text(safe_text(proofs[0].trace_id, 64), style="cyan")
 
@@ -120,6 +125,9 @@ def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
         yield "source", Text(safe_text(model.sources[0]))
     elif totals.sessions > 1:
         yield "sources", Text(f"{counted(totals.sessions, 'session')}, the last from {safe_text(model.sources[-1])}")
+    if totals.broken_off:
+        why = f", the last: {safe_text(totals.broken_reason)}" if totals.broken_reason else ""
+        yield "broken off", Text(f"{counted(totals.broken_off, 'session')}{why}", style="yellow")
 
 
 def _without_end(layers: int) -> str:
@@ -163,7 +171,7 @@ def _kind_table(model: Model, width: int) -> Table:
     table = _table("Time by layer kind")
     wide = width >= _WIDE
     table.add_column("kind", no_wrap=True)
-    names = ["layers", "total", "mean", *(["longest"] if wide else []), "share"]
+    names = ["count", "total", "mean", *(["longest"] if wide else []), "share"]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     bar_width = max(0, min(24, width - 66))
@@ -175,14 +183,23 @@ def _kind_table(model: Model, width: int) -> Table:
         cells = [
             Text(kind, style=kind_style(kind)),
             *_tally_cells(tally, wide=wide),
-            Text(f"{share:.1%}".replace("%", " %")),
+            Text(fine_percent(share)),
         ]
         if bar_width:
             cells.append(Text(_bar(share, bar_width), style=kind_style(kind)))
         table.add_row("", *cells)
-    for part, tally in model.parts.items():
-        table.add_row("", Text(_PARTS[part]), *_tally_cells(tally, wide=wide))
+    for name, tally in _other_times(model):
+        table.add_row("", Text(name), *_tally_cells(tally, wide=wide))
     return table
+
+
+def _other_times(model: Model) -> Iterator[tuple[str, Tally]]:
+    """What takes time and is no layer; it may overlap with layers, and has no share for that."""
+    for part, tally in model.parts.items():
+        yield _PARTS[part], tally
+    after = model.totals.after_layers
+    if after.total_ns > model.totals.proof_time.total_ns * _NOTABLE_SHARE:
+        yield "after layers", after
 
 
 def _tally_cells(tally: Tally, *, wide: bool) -> list[Text]:
@@ -250,7 +267,7 @@ def _proof_table(model: Model, width: int) -> Table:
         table.add_row(
             "",
             Text(count(proof.number + 1)),
-            Text(words.proof_title(proof)),
+            Text(words.full_title(proof)),
             Text(count(proof.layers_done)),
             Text(count(proof.rounds)),
             Text(time),

@@ -13,11 +13,10 @@ ASCII_FORMS = str.maketrans("✓✗○·→…█━\N{MULTIPLICATION SIGN}\N{MI
 _CONTROL_PICTURES = 0x2400
 _DELETE = 0x7F
 _SPACE = 0x20
-_MICROSECOND = 1000
-_MILLISECOND = 1000 * _MICROSECOND
-_SECOND = 1000 * _MILLISECOND
+_SECOND = 10**9
 _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
+_UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
 
 
 def safe_text(text: str, limit: int = 200) -> str:
@@ -47,23 +46,24 @@ def _safe_character(character: str) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A stretch of time with three significant digits, cut off, in the unit that a person would choose."""
-    whole = int(nanoseconds)
-    if whole >= _HOUR:
-        return f"{whole // _HOUR:,} h {whole % _HOUR // _MINUTE:02d} min"
-    if whole >= _MINUTE:
-        return f"{whole // _MINUTE} min {whole % _MINUTE // _SECOND:02d} s"
-    if whole >= _SECOND:
-        return f"{_three_digits(whole, _SECOND)} s"
-    if whole >= _MILLISECOND or not whole:
-        return f"{_three_digits(whole, _MILLISECOND)} ms"
-    return f"{_three_digits(whole, _MICROSECOND)} {MICRO}s"
+    """A stretch of time in the units that a person would choose; below a minute with three significant digits."""
+    whole = _three_digits(int(nanoseconds))
+    if whole < _MINUTE:
+        for unit, name in _UNITS:
+            if whole >= unit:
+                decimals = 2 if whole < 10 * unit else 1 if whole < 100 * unit else 0
+                return f"{whole / unit:.{decimals}f} {name}"
+        return "0 ms"
+    seconds = round(nanoseconds / _SECOND)
+    if seconds < _HOUR // _SECOND:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
-def _three_digits(nanoseconds: int, unit: int) -> str:
-    decimals = 2 if nanoseconds < 10 * unit else 1 if nanoseconds < 100 * unit else 0
-    # Integers, and cut off: 999.9 ms are not yet 1000 ms.
-    return f"{nanoseconds * 10**decimals // unit / 10**decimals:.{decimals}f}" if nanoseconds else "0"
+def _three_digits(number: int) -> int:
+    unit: int = 10 ** max(0, len(str(number)) - 3)
+    return (number + unit // 2) // unit * unit
 
 
 def count(number: int) -> str:
@@ -79,6 +79,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 def percent(share: float) -> str:
     """A share of 1 in percent; whole, but never 100 before all is done."""
     return f"{min(99, int(share * 100)) if share < 1 else 100} %"
+
+
+def fine_percent(share: float) -> str:
+    """A share of 1 in percent, with one decimal."""
+    return f"{100 * share:.1f} %"
 
 
 def memory(size: int) -> str:

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from proofstream import Interval, LayerKind, LayerStart
 from proofstream_console import words
-from proofstream_console.model import LayerSummary, Model, ProofSummary
+from proofstream_console.model import Model
+from proofstream_console.summaries import LayerSummary, ProofSummary
 from proofstream_console.text import (
     ARROW,
     CHECK,
@@ -26,6 +27,7 @@ _MAX_BODY = 20
 _QUIET_AFTER_S = 2.0
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
+_TIME_WIDTH = 14
 
 
 class LiveView:
@@ -74,8 +76,7 @@ class LiveView:
 
     def _idle(self, width: int) -> Text:
         model = self._model
-        seen = model.totals.proofs
-        what = f"{_proof_counts(model)}, waiting for the next one" if seen else f"{WAIT} waiting for a proof"
+        what = f"{WAIT} waiting for {'the next' if model.totals.proofs else 'a'} proof"
         sources = ", ".join(safe_text(session.source, 60) for session in list(model.sessions.values())[:3])
         line = Text(what, style="cyan")
         return _append_if_fits(line, Text(f"  {sources}", style="dim"), width) if sources else line
@@ -84,7 +85,7 @@ class LiveView:
         interval = proof.proof
         assert interval is not None
         elapsed = Text(duration(self._model.elapsed_ns(interval)), style="cyan")
-        lines = [_both_sides(Text(words.proof_title(proof), style="bold"), elapsed, width), _progress(proof, width)]
+        lines = [_both_sides(self._title(proof, width), elapsed, width), _progress(proof, width)]
         active = interval.active_layers
         if not active:
             return [*lines, self._quiet(proof)]
@@ -95,6 +96,14 @@ class LiveView:
         if hidden := len(active) - len(shown):
             lines.append(Text(f"  + {counted(hidden, 'more layer')}", style="dim"))
         return lines
+
+    def _title(self, proof: ProofSummary, width: int) -> Text:
+        title = Text(words.full_title(proof), style="bold")
+        session = self._model.sessions.get(proof.session_id)
+        if session is None:
+            return title
+        source = Text(f"   {safe_text(session.source, 60)}", style="not bold dim")
+        return _append_if_fits(title, source, width - _TIME_WIDTH)
 
     def _layer(self, layer: Interval, width: int) -> Text:
         line = layer_name(layer.key or 0, layer.layer_kind)
@@ -117,7 +126,7 @@ class LiveView:
     # The footer: counts, devices, trouble
 
     def _footer(self, room: int) -> list[Text]:
-        lines = [self._counts()]
+        lines = [self._counts(), *self._kinds()]
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
         lines += [Text(words.device_line(device), style="dim") for device in self._model.devices.known]
         if len(lines) > room:
@@ -139,6 +148,17 @@ class LiveView:
         if slowest:
             line.append(f" {DOT} ", "dim").append(_slowest(slowest[0]), "dim")
         return line
+
+    def _kinds(self) -> list[Text]:
+        """Where the time went so far: one line, the kinds that took most of it first."""
+        tallies = sorted(self._model.by_kind.items(), key=lambda item: -item[1].total_ns)
+        whole = sum(tally.total_ns for _, tally in tallies)
+        if not whole:
+            return []
+        parts = [
+            Text(kind, kind_style(kind)).append(f" {tally.total_ns / whole:.1%}", "dim") for kind, tally in tallies
+        ]
+        return [Text("   ").join(parts)]
 
 
 def _proof_counts(model: Model) -> str:

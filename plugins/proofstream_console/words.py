@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proofstream import Interval, PluginHealth
 from proofstream_console.devices import Device
-from proofstream_console.model import ProofSummary
+from proofstream_console.summaries import ProofSummary
 from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text
 
 MAX_NAME = 60
@@ -13,26 +13,38 @@ MAX_MESSAGE = 500
 
 def proof_title(proof: ProofSummary) -> str:
     """What is proved and on what, as far as that was said."""
-    title = safe_text(proof.model, MAX_NAME) if proof.model else f"proof {proof.number + 1}"
-    if proof.backend:
-        title += f" on {safe_text(proof.backend, MAX_NAME)}"
-    if proof.job_id:
-        title += f", job {safe_text(proof.job_id, 40)}"
-    return title
+    model = safe_text(proof.model, MAX_NAME) if proof.model else "proof"
+    return model + _on_backend(proof)
+
+
+def _on_backend(proof: ProofSummary) -> str:
+    return f" on {safe_text(proof.backend, MAX_NAME)}" if proof.backend else ""
+
+
+def full_title(proof: ProofSummary) -> str:
+    """The same with the producer's name of the job, where there is one."""
+    job = f", job {safe_text(proof.job_id, 40)}" if proof.job_id else ""
+    return proof_title(proof) + job
 
 
 def proof_opened(proof: ProofSummary) -> str:
     """One line for a proof that began."""
+    if not proof.start_seen:
+        return f"proof {proof.number + 1} joined after its start"
+    subject = f": {full_title(proof)}" if proof.model or proof.job_id else _on_backend(proof)
     layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
-    began = "started" if proof.start_seen else "joined, its start was not seen"
-    return f"proof {proof.number + 1} {began}: {proof_title(proof)}{layers}"
+    return f"proof {proof.number + 1} started{subject}{layers}"
 
 
 def layers_done(proof: ProofSummary) -> str:
     """How far a proof is, in layers."""
-    if proof.num_layers:
-        return f"{count(proof.layers_left_behind)} of {counted(proof.num_layers, 'layer')}"
-    return counted(proof.layers_left_behind, "layer")
+    return f"{layers_of(proof)} {'layer' if (proof.num_layers or proof.layers_left_behind) == 1 else 'layers'}"
+
+
+def layers_of(proof: ProofSummary) -> str:
+    """Layers done, and announced if any were."""
+    done = count(proof.layers_left_behind)
+    return f"{done} of {count(proof.num_layers)}" if proof.num_layers else done
 
 
 def outcome(proof: ProofSummary) -> str:
@@ -75,6 +87,9 @@ def plugin_trouble(health: PluginHealth) -> str:
         said.append(f"{health.status}: {safe_text(health.reason)}" if health.reason else health.status)
     if dropped:
         said.append(f"{counted(dropped, 'event')} dropped")
+    for counter, number in health.counters.items():
+        if counter.startswith("lost_") and number:
+            said.append(f"{count(number)} {safe_text(counter.removeprefix('lost_').replace('_', ' '))} not delivered")
     return f"plugin {name} {', '.join(said)}"
 
 
