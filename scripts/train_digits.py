@@ -38,7 +38,7 @@ SAFE_MAGNITUDE = 2**28
 
 def split_data(rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Ints]:
     """Pixels and labels for training, and those held out."""
-    bunch: Any = load_digits()
+    bunch = cast("Any", load_digits())
     pixels = cast("Ints", bunch.data.astype(np.int64))
     labels = cast("Ints", bunch.target.astype(np.int64))
     order = rng.permutation(len(pixels))

@@ -98,18 +98,21 @@ class Circuit:
     """Layers in an order in which they can be computed, and their weights.
 
     Raises:
-        ValueError: A layer uses one that does not come before it, or nothing uses it.
+        ValueError: A layer uses one that does not come before it, or nothing uses it; or a weight matrix is not used
+            exactly once.
     """
 
     layers: tuple[Layer, ...]
     weights: Mapping[str, Integers]
 
     def __post_init__(self) -> None:
-        used = {index for layer in self.layers for index in layer.inputs}
-        if used != set(range(len(self.layers) - 1)):
-            raise ValueError("every layer but the last must be used by another one")
-        if any(source >= index for index, layer in enumerate(self.layers) for source in layer.inputs):
+        uses = [(index, source) for index, layer in enumerate(self.layers) for source in layer.inputs]
+        if any(source >= index for index, source in uses):
             raise ValueError("a layer can use only the layers before it")
+        if {source for _, source in uses} != set(range(len(self.layers) - 1)):
+            raise ValueError("every layer but the last must be used by another one")
+        if sorted(name for _, name in self.weighted) != sorted(self.weights):
+            raise ValueError("every weight matrix must be used by exactly one layer")
 
     @property
     def output(self) -> Layer:

@@ -60,11 +60,17 @@ def prove_watched(model: Model, inputs: Integers, walk: Walk) -> Proof:
     """Like `prove`, but leaves saying that the proof is complete to the caller, who may want to verify it first."""
     values = evaluate(model.circuit, inputs)
     walk.begin(values)
-    return _Prover(model.circuit, [embed(matrix) for matrix in values], walk).run()
+    return Prover(model.circuit, [embed(matrix) for matrix in values], walk).run()
 
 
-class _Prover:
-    """One walk through one circuit."""
+class Prover:
+    """One walk through one circuit.
+
+    Args:
+        circuit: What was computed.
+        values: All layers' values, by layer index.
+        walk: Hears of every step.
+    """
 
     def __init__(self, circuit: Circuit, values: list[M31], walk: Walk) -> None:
         self._circuit = circuit
@@ -162,10 +168,10 @@ class _Prover:
 
     def _open_weight(self, index: int, name: str, commitment: bytes) -> None:
         """Evaluate a weight matrix where something was claimed about it, as the verifier will."""
-        for claim in self._claims[name]:
-            with self._walk.weight_opening(index, claim, commitment):
-                if not equal(evaluate_matrix(self._weights[name], claim.point), claim.value):
-                    raise WeightMismatch(name)
+        (claim,) = self._claims[name]
+        with self._walk.weight_opening(index, claim, commitment):
+            if not equal(evaluate_matrix(self._weights[name], claim.point), claim.value):
+                raise WeightMismatch(name)
 
 
 def _ignore(event: ProofEvent) -> None:

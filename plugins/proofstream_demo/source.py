@@ -102,7 +102,7 @@ class DemoSource:
         session = feed.open_session(source=f"{SCHEME}:{self._request.model}", time_source="arrival")
         try:
             # numpy is loaded here and not with the command line.
-            from proofstream_demo.demonstration import demonstrate  # noqa: PLC0415
+            from proofstream_demo.demonstration import demonstrate
 
             demonstrate(self._request, session.emit, pause=lambda seconds: self._pause(feed, seconds))
         except Stopped:

@@ -7,7 +7,7 @@ LayerEnd and GpuStatus; then the weight openings and ProofComplete. Every figure
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from proofstream import (
@@ -115,7 +115,7 @@ class Walk:
         )
 
     @contextmanager
-    def layer(self, index: int, claims: Sequence[Claim]) -> Iterator[OnRound]:
+    def layer(self, index: int, claims: Sequence[Claim]) -> Generator[OnRound, None, None]:
         """Around the reduction of one layer; gives what the sumcheck calls for each round.
 
         The claim shown at its start is the first one on the layer, also where several are combined.
@@ -139,7 +139,7 @@ class Walk:
         self._emit(self._status())
 
     @contextmanager
-    def weight_opening(self, index: int, claim: Claim, commitment: bytes) -> Iterator[None]:
+    def weight_opening(self, index: int, claim: Claim, commitment: bytes) -> Generator[None, None, None]:
         """Around the evaluation of one weight matrix at the point of a claim; `index` is the layer that uses it."""
         started = time.perf_counter()
         self._emit(WeightOpeningStart(weight_node_id=index, eval_point_len=len(claim.point)))
