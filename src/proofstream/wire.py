@@ -165,17 +165,21 @@ class LineDecoder:
 
 
 def _check_u64(value: Any, path: str) -> None:
-    if isinstance(value, int):
-        if value > _U64_MAX:
-            raise WireError(f"Expected `int` <= {_U64_MAX} - at `{path}`")
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            _check_u64(getattr(value, name), f"{path}.{name}")
-    elif isinstance(value, dict):
-        _check_u64(list(cast("dict[str, Any]", value).values()), path)
-    elif isinstance(value, list | tuple):
-        for item in cast("list[Any]", value):
-            _check_u64(item, f"{path}[...]")
+    if isinstance(value, int) and value > _U64_MAX:
+        raise WireError(f"Expected `int` <= {_U64_MAX} - at `{path}`")
+    for place, inner in _inside(value):
+        _check_u64(inner, path + place)
+
+
+def _inside(value: Any) -> list[tuple[str, Any]]:
+    """What a value is made of, with the way to it as msgspec writes it."""
+    if isinstance(value, msgspec.Struct):
+        return [(f".{name}", getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, dict):
+        return [("[...]", inner) for inner in cast("dict[str, Any]", value).values()]
+    if isinstance(value, list | tuple):
+        return [(f"[{index}]", inner) for index, inner in enumerate(cast("list[Any]", value))]
+    return []
 
 
 def _one_line(raw: bytes) -> bytes:
