@@ -16,6 +16,7 @@ from proofstream_console.text import CHECK, CROSS, DOT, WAIT, count, counted, du
 from proofstream_console.view import kind_style, shapes
 
 _WIDE = 64
+_NARROW = 48
 _PARTS = {
     IntervalKind.WEIGHT_OPENING: "weight opening",
     IntervalKind.WEIGHT_BINDING: "weight binding",
@@ -133,7 +134,7 @@ def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
 def _without_end(layers: int) -> str:
     if not layers:
         return ""
-    return f", {count(layers)} of them without an end event: they end where the next one began"
+    return f", {count(layers)} of them without an end event"
 
 
 def _counted_or_nothing(number: int, noun: str) -> Text:
@@ -147,7 +148,7 @@ def _disagreement(model: Model) -> str:
     far = reported > measured * _DISAGREE_RATIO or measured > reported * _DISAGREE_RATIO
     if not reported or not far or abs(reported - measured) < _DISAGREE_NS:
         return ""
-    return f"the producer itself reports {duration(reported)} for its layers, measured are {duration(measured)}"
+    return f"the producer reports {duration(reported)} for its layers, not {duration(measured)}"
 
 
 # Tables
@@ -169,27 +170,22 @@ def _table(title: str) -> Table:
 
 def _kind_table(model: Model, width: int) -> Table:
     table = _table("Time by layer kind")
-    wide = width >= _WIDE
+    columns = _tally_columns(width)
     table.add_column("kind", no_wrap=True)
-    names = ["count", "total", "mean", *(["longest"] if wide else []), "share"]
-    for name in names:
+    for name in ("count", *columns, "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    bar_width = max(0, min(24, width - 66))
+    bar_width = max(0, min(24, width - 62))
     if bar_width:
         table.add_column("", no_wrap=True)
     whole = sum(tally.total_ns for tally in model.by_kind.values())
     for kind, tally in sorted(model.by_kind.items(), key=lambda item: -item[1].total_ns):
         share = tally.total_ns / whole if whole else 0.0
-        cells = [
-            Text(kind, style=kind_style(kind)),
-            *_tally_cells(tally, wide=wide),
-            Text(fine_percent(share)),
-        ]
-        if bar_width:
-            cells.append(Text(_bar(share, bar_width), style=kind_style(kind)))
-        table.add_row("", *cells)
+        style = kind_style(kind)
+        bar = [Text(_bar(share, bar_width), style=style)] if bar_width else []
+        cells = _tally_cells(tally, columns)
+        table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *bar)
     for name, tally in _other_times(model):
-        table.add_row("", Text(name), *_tally_cells(tally, wide=wide))
+        table.add_row("", Text(name), *_tally_cells(tally, columns))
     return table
 
 
@@ -202,9 +198,13 @@ def _other_times(model: Model) -> Iterator[tuple[str, Tally]]:
         yield "after layers", after
 
 
-def _tally_cells(tally: Tally, *, wide: bool) -> list[Text]:
-    cells = [count(tally.count), duration(tally.total_ns), duration(tally.mean_ns)]
-    return [Text(cell) for cell in (*cells, *([duration(tally.longest_ns)] if wide else []))]
+def _tally_columns(width: int) -> list[str]:
+    return ["total", *(["mean"] if width >= _NARROW else []), *(["longest"] if width >= _WIDE else [])]
+
+
+def _tally_cells(tally: Tally, columns: list[str]) -> list[Text]:
+    values = {"total": tally.total_ns, "mean": tally.mean_ns, "longest": tally.longest_ns}
+    return [Text(count(tally.count)), *(Text(duration(values[column])) for column in columns)]
 
 
 def _bar(share: float, width: int) -> str:

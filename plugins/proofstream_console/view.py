@@ -18,6 +18,7 @@ from proofstream_console.text import (
     count,
     counted,
     duration,
+    fine_percent,
     percent,
     safe_text,
     shape,
@@ -156,7 +157,8 @@ class LiveView:
         if not whole:
             return []
         parts = [
-            Text(kind, kind_style(kind)).append(f" {tally.total_ns / whole:.1%}", "dim") for kind, tally in tallies
+            Text(kind, kind_style(kind)).append(f" {fine_percent(tally.total_ns / whole)}", "dim")
+            for kind, tally in tallies
         ]
         return [Text("   ").join(parts)]
 

@@ -73,7 +73,7 @@ def proof_progress(proof: ProofSummary, elapsed_ns: int, active: list[Interval])
     share = f"{percent(proof.progress)}, " if proof.progress is not None else ""
     place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
     return (
-        f"proof {proof.number + 1} {share}{layers_done(proof)}, {counted(proof.rounds, 'round')}, "
+        f"proof {proof.number + 1}: {share}{layers_done(proof)}, {counted(proof.rounds, 'round')}, "
         f"{duration(elapsed_ns)}{place}"
     )
 

@@ -1,0 +1,308 @@
+"""The model: its numbers on every stream, and that it stays small."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from proofstream import (
+    Envelope,
+    EventsLost,
+    GpuSnapshot,
+    GpuStatus,
+    IntervalKind,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    Log,
+    LogLevel,
+    PluginHealth,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    SumcheckRound,
+    TraceStarted,
+)
+from proofstream.testing import envelopes
+from proofstream_console.model import Model
+from proofstream_console.news import LogLine, ProofEnded, ProofOpened
+
+WIRE = Path(__file__).parents[2] / "data" / "wire"
+Streams = Callable[..., tuple[Envelope, ...]]
+
+
+class Clock:
+    """A monotonic clock in seconds that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def new_model(**settings: Any) -> Model:
+    return Model(clock=settings.pop("clock", Clock()), **settings)
+
+
+def proof_start(model_name: str | None = "mlp", num_layers: int = 2) -> ProofStart:
+    return ProofStart(
+        model_name=model_name, backend="cpu", num_layers=num_layers, input_shape=(1, 4), output_shape=(1, 2)
+    )
+
+
+def layer_start(index: int, gpu: int | None = None) -> LayerStart:
+    return LayerStart(
+        layer_idx=index,
+        kind=LayerKind.MatMul,
+        input_shape=(1, 4),
+        output_shape=(1, 2),
+        trace_cost=8,
+        claim_value_approx=0.5,
+        gpu_device=gpu,
+    )
+
+
+def layer_end(index: int, duration_ms: int = 1) -> LayerEnd:
+    return LayerEnd(
+        layer_idx=index,
+        kind=LayerProofKind.Sumcheck,
+        final_claim_value_approx=0.5,
+        duration_ms=duration_ms,
+        rounds_completed=0,
+    )
+
+
+def proof_complete() -> ProofComplete:
+    return ProofComplete(duration_ms=0, num_layer_proofs=2, num_weight_openings=0, weight_binding_mode="sequential")
+
+
+def one_round(index: int) -> SumcheckRound:
+    return SumcheckRound(
+        layer_idx=index, round=0, total_rounds=1, poly_deg2=None, poly_deg3=None, claim_value_approx=0.5
+    )
+
+
+def feed(model: Model, *events: ProofEvent, session_id: str = "s", close: bool = False) -> None:
+    model.feed(tuple(envelopes(events, session_id=session_id, close=close)))
+
+
+EXPECTED = sorted(path.name.removesuffix(".expect.json") for path in WIRE.glob("*.expect.json"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_numbers_are_those_of_the_stream(name: str, streams: Streams) -> None:
+    expected = json.loads((WIRE / f"{name}.expect.json").read_text())
+    model = new_model()
+    model.feed(streams(name))
+    proofs = expected.get("proofs", [])
+    assert model.totals.proofs == len(proofs)
+    assert model.open_proofs == []
+    for found, wanted in zip(model.recent, proofs, strict=True):
+        assert found.layers_ended == wanted["layers_ended"]
+        started = found.layers_done + (found.aborted_reason is not None)
+        assert started == wanted["layers_started"]
+        assert found.rounds == wanted["rounds"]
+        assert (found.aborted_reason is not None) == wanted["aborted"]
+        assert found.reported_ms == wanted["duration_ms_sum"]
+        assert found.num_layers == expected.get("num_layers", wanted["layers_started"])
+    assert model.rounds == sum(proof["rounds"] for proof in proofs)
+    assert model.lost == expected.get("lost_events", 0)
+    assert model.totals.refused == len(expected.get("rejected_lines", []))
+    assert sum(tally.total_ns for tally in model.by_kind.values()) == 1_000_000 * sum(
+        proof["duration_ms_sum"] for proof in proofs
+    )
+    if "stark" in expected:
+        assert model.parts[IntervalKind.STARK_PROOF].count == expected["stark"]
+    if "aborted_in_layer" in expected:
+        assert model.recent_aborted[0].last_layer == (expected["aborted_in_layer"], "MatMul")
+    if "layers_without_end" in expected:
+        assert model.totals.layers_without_end == len(expected["layers_without_end"])
+
+
+def test_the_slowest_layers_are_kept_in_order() -> None:
+    model = new_model(max_slowest=3)
+    now = list(envelopes([proof_start(num_layers=9)], close=False))
+    time = now[-1].time_unix_nano
+    for index, took in enumerate([5, 9, 1, 9, 7, 2]):
+        start, end = envelopes([layer_start(index), layer_end(index)], close=False)[1:]
+        now.append(msgspec.structs.replace(start, time_unix_nano=time))
+        time += took * 1_000_000
+        now.append(msgspec.structs.replace(end, time_unix_nano=time))
+    model.feed(tuple(now))
+    assert [(layer.index, layer.duration_ns) for layer in model.slowest] == [
+        (1, 9_000_000),
+        (3, 9_000_000),
+        (4, 7_000_000),
+    ]
+
+
+def test_no_slowest_layers_can_be_asked_for() -> None:
+    model = new_model(max_slowest=0)
+    feed(model, proof_start(), layer_start(1), layer_end(1))
+    assert model.slowest == []
+
+
+def test_progress_counts_layers_that_the_walk_left_behind() -> None:
+    model = new_model()
+    feed(model, proof_start(num_layers=4), layer_start(3), layer_start(2))
+    (proof,) = model.open_proofs
+    assert (proof.layers_done, proof.layers_left_behind, proof.progress) == (0, 1, 0.25)
+
+
+def test_running_time_goes_on_with_our_clock_when_live() -> None:
+    clock = Clock()
+    model = new_model(clock=clock)
+    feed(model, proof_start(), layer_start(1))
+    (proof,) = model.open_proofs
+    assert proof.proof is not None
+    at_first = model.elapsed_ns(proof.proof)
+    clock.now += 2.5
+    assert model.elapsed_ns(proof.proof) - at_first == 2_500_000_000
+    assert model.quiet_s("s") == 2.5
+
+
+def test_running_time_stands_still_with_the_events_of_a_replay() -> None:
+    clock = Clock()
+    model = new_model(clock=clock, live=False)
+    feed(model, proof_start(), layer_start(1))
+    (proof,) = model.open_proofs
+    assert proof.proof is not None
+    clock.now += 1000
+    assert model.elapsed_ns(proof.proof) == 1_000_000
+    assert model.quiet_s("s") == 0
+
+
+def test_sessions_and_jobs_are_kept_apart() -> None:
+    model = new_model()
+    feed(model, proof_start("one"), session_id="a")
+    job = [msgspec.structs.replace(e, job_id="7") for e in envelopes([proof_start("two")], session_id="a", close=False)]
+    model.feed(tuple(job[1:]))
+    feed(model, proof_start("three"), session_id="b")
+    assert [(p.model, p.session_id, p.job_id) for p in model.open_proofs] == [
+        ("one", "a", None),
+        ("two", "a", "7"),
+        ("three", "b", None),
+    ]
+    assert model.totals.sessions == 2
+
+
+def test_losses_are_those_of_open_and_of_closed_sessions() -> None:
+    model = new_model()
+    feed(model, EventsLost(where="intake", counts={"SumcheckRound": 5, "Log": 1}), session_id="a", close=True)
+    feed(model, Log(level=LogLevel.Warn, message="lagged 17 events"), session_id="b")
+    assert model.lost == 23
+
+
+def test_a_trace_is_found_for_open_and_for_ended_proofs() -> None:
+    model = new_model()
+    feed(model, proof_start("first"), proof_complete(), proof_start("second"))
+    for number in (0, 1):
+        trace = TraceStarted(proof=number, trace_id=f"{number}" * 32, span_id="0" * 16, sampled=True)
+        model.feed(tuple(envelopes([trace], session_id="s", close=False)[1:]))
+    assert model.recent[0].trace_id == "0" * 32
+    assert model.open_proofs[0].trace_id == "1" * 32
+
+
+def health(status: str, *, dropped: int = 0, lost: int = 0, plugin: str = "otel") -> PluginHealth:
+    return PluginHealth(
+        plugin=plugin,
+        status=status,
+        reason="queue full" if status != "ready" else None,
+        depth=0,
+        delivered=1,
+        dropped={"Log": dropped} if dropped else {},
+        counters={"lost_spans": lost, "exports": 3},
+    )
+
+
+def test_only_plugins_in_trouble_are_named() -> None:
+    model = new_model()
+    feed(
+        model,
+        health("ready"),
+        health("failed", plugin="a"),
+        health("ready", dropped=2, plugin="b"),
+        health("ready", lost=1, plugin="c"),
+    )
+    assert [h.plugin for h in model.troubled_plugins] == ["a", "b", "c"]
+    feed(model, health("failed", plugin="a"))
+    assert len(model.news.take()) == 1, "the same failure is no news twice"
+
+
+def test_health_and_traces_open_no_session() -> None:
+    model = new_model()
+    model.feed(tuple(envelopes([health("ready")], session_id="host", close=False)[1:]))
+    assert model.sessions == {}
+    assert model.totals.events == 0
+
+
+def test_news_come_in_order_and_the_urgent_survive_a_flood() -> None:
+    model = new_model()
+    chatter = [Log(level=LogLevel.Info, message=str(n)) for n in range(1000)]
+    feed(model, proof_start(), *chatter, Log(level=LogLevel.Error, message="out of memory"), proof_complete())
+    news = model.news.take()
+    assert isinstance(news[0], ProofOpened)
+    assert LogLine(LogLevel.Error, "out of memory") in news
+    assert model.news.take_unheard() == 1000 + 2 - 256
+    assert not any(isinstance(item, ProofEnded) for item in news), "a good end is no more urgent than other lines"
+
+
+def test_trace_and_debug_lines_are_no_news() -> None:
+    model = new_model()
+    feed(model, Log(level=LogLevel.Debug, message="a"), Log(level=LogLevel.Trace, message="b"))
+    assert model.news.take() == []
+
+
+def gpu_status(name: str, utilization: float | None, free: int | None, done: int = 3) -> GpuStatus:
+    device = GpuSnapshot(device_id=0, device_name=name, utilization=utilization, free_memory_bytes=free)
+    return GpuStatus(devices=[device], matmul_done=0, matmul_total=4, layers_done=done, layers_total=4)
+
+
+@pytest.mark.parametrize(
+    ("status", "known"),
+    [
+        (gpu_status("CPU (SIMD)", 0.75, None), []),
+        (gpu_status("GPU-0", 0.75, 0), []),
+        (gpu_status("NVIDIA H100", 0.75, 0), [("NVIDIA H100", None, None)]),
+        (gpu_status("NVIDIA H100", 0.87, 40_000), [("NVIDIA H100", 40_000, 0.87)]),
+        (gpu_status("NVIDIA H100", None, 40_000), [("NVIDIA H100", 40_000, None)]),
+        (gpu_status("GPU-0", 7.0, 40_000), [(None, 40_000, None)]),
+    ],
+)
+def test_what_producers_fill_in_is_not_taken_for_a_fact(
+    status: GpuStatus, known: list[tuple[str | None, int | None, float | None]]
+) -> None:
+    model = new_model()
+    feed(model, proof_start(), status)
+    assert [(d.name, d.memory_bytes, d.utilization) for d in model.devices.known] == known
+
+
+def test_a_thousand_proofs_and_many_events_take_no_more_memory_than_a_few() -> None:
+    model = new_model()
+
+    def run(session: str, proofs: int) -> None:
+        for _ in range(proofs):
+            rounds = [one_round(1)] * 20
+            feed(model, proof_start(), layer_start(1), *rounds, layer_end(1), proof_complete(), session_id=session)
+
+    run("warm", 300)
+    model.news.take()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run("warm", 1000)
+        model.news.take()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert model.totals.proofs == 1300
+    assert len(model.recent) == 20
+    assert grown < 256 * 1024

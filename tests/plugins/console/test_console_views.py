@@ -1,0 +1,413 @@
+"""What the views draw: the live view, the closing report and the plain lines, at any width, and with hostile text."""
+
+# ruff: noqa: RUF001 - shapes are written with a multiplication sign
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from proofstream import (
+    Envelope,
+    EventsLost,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    Log,
+    LogLevel,
+    PluginHealth,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    TraceStarted,
+)
+from proofstream.testing import InlineHost, envelopes
+from proofstream_console import ConsolePlugin
+from proofstream_console.model import Model
+from proofstream_console.report import report
+from proofstream_console.view import LiveView
+
+Streams = Callable[..., tuple[Envelope, ...]]
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]\u202e\ud800\x9b31m:smile:"
+FORBIDDEN = ("\x1b", "\x07", "\u202e", "\ud800", "\x9b")
+
+
+class Clock:
+    """A monotonic clock in seconds that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def proof_start(model_name: str | None = "mlp", backend: str = "cpu", num_layers: int = 2) -> ProofStart:
+    return ProofStart(
+        model_name=model_name, backend=backend, num_layers=num_layers, input_shape=(1, 4), output_shape=(1, 2)
+    )
+
+
+def layer_start(index: int, gpu: int | None = None, kind: LayerKind = LayerKind.MatMul) -> LayerStart:
+    return LayerStart(
+        layer_idx=index,
+        kind=kind,
+        input_shape=(1, 4),
+        output_shape=(1, 2),
+        trace_cost=8,
+        claim_value_approx=0.5,
+        gpu_device=gpu,
+    )
+
+
+def layer_end(index: int, duration_ms: int = 1) -> LayerEnd:
+    return LayerEnd(
+        layer_idx=index,
+        kind=LayerProofKind.Sumcheck,
+        final_claim_value_approx=0.5,
+        duration_ms=duration_ms,
+        rounds_completed=0,
+    )
+
+
+PROOF_COMPLETE = ProofComplete(
+    duration_ms=0, num_layer_proofs=2, num_weight_openings=0, weight_binding_mode="sequential"
+)
+
+
+def fed(*events: ProofEvent, **settings: Any) -> Model:
+    model = Model(clock=settings.pop("clock", Clock()), **settings)
+    model.feed(tuple(envelopes(events, session_id="s", close=False)))
+    return model
+
+
+def view_of(model: Model, *, width: int = 80, height: int = 24, max_layers: int = 8) -> list[str]:
+    return [
+        line.plain for line in LiveView(model, max_layers=max_layers, max_proofs=20).lines(width=width, height=height)
+    ]
+
+
+def report_of(model: Model, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False, color_system=None)
+    with console.capture() as capture:
+        console.print(report(model, width=width))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+# The live view
+
+
+def test_live_view_of_a_running_proof() -> None:
+    clock = Clock()
+    model = fed(proof_start(num_layers=4), layer_start(3), layer_end(3), layer_start(2, gpu=1), clock=clock)
+    clock.now += 1.5
+    assert view_of(model, width=72) == [
+        "mlp on cpu   test                                                 1.50 s",
+        f"  {'━' * 48}  25 %  1 of 4 layers",
+        "  layer    2  MatMul      1×4 → 1×2  GPU 1                        1.50 s",
+        "0 rounds · nothing lost · slowest layer 3 MatMul 1.00 ms",
+        "MatMul 100.0 %",
+    ]
+
+
+def test_live_view_before_the_first_proof_names_the_source() -> None:
+    assert view_of(fed())[0] == "○ waiting for a proof  test"
+
+
+def test_live_view_says_when_nothing_is_heard() -> None:
+    clock = Clock()
+    model = fed(proof_start(), layer_start(1), layer_end(1), clock=clock)
+    clock.now += 12
+    assert "  no layer is open, nothing heard for 12.0 s" in view_of(model)
+
+
+@pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 80, 100, 250])
+@pytest.mark.parametrize("height", [2, 5, 10, 24, 60])
+def test_live_view_fits_whatever_the_terminal(width: int, height: int) -> None:
+    layers = [layer_start(index, gpu=index) for index in range(40)]
+    trouble = PluginHealth(
+        plugin="otel", status="failed", reason="x" * 300, depth=0, delivered=0, dropped={}, counters={}
+    )
+    model = fed(proof_start("m" * 200, num_layers=40), *layers, trouble)
+    lines = view_of(model, width=width, height=height)
+    assert 1 <= len(lines) <= height - 1
+    assert max(cell_len(line) for line in lines) <= width
+
+
+def test_live_view_names_what_it_has_no_room_for() -> None:
+    model = fed(proof_start(num_layers=40), *[layer_start(index, gpu=index) for index in range(40)])
+    lines = view_of(model, max_layers=8)
+    assert sum(line.startswith("  layer ") for line in lines) == 7
+    assert "  + 33 more layers" in lines
+
+
+def test_live_view_of_many_proofs_at_once() -> None:
+    model = Model(clock=Clock())
+    for number in range(30):
+        events = [proof_start(f"model-{number}"), layer_start(1)]
+        model.feed(tuple(envelopes(events, session_id=f"s{number}", close=False)))
+    lines = view_of(model)
+    assert len(lines) <= 23
+    assert any(line.endswith("more proofs") for line in lines)
+
+
+def test_live_view_does_not_shrink_between_layers() -> None:
+    model = Model(clock=Clock())
+    view = LiveView(model, max_layers=8, max_proofs=20)
+    model.feed(tuple(envelopes([proof_start(), layer_start(1, gpu=0), layer_start(0, gpu=1)], close=False)))
+    tall = len(view.lines(width=80, height=24))
+    model.feed(tuple(envelopes([layer_end(1), layer_end(0), PROOF_COMPLETE], close=False))[1:])
+    assert len(view.lines(width=80, height=24)) >= tall
+
+
+# The closing report
+
+
+def test_report_of_a_complete_proof(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    stream = streams("smollm2-135m-cpu")
+    trace = TraceStarted(proof=0, trace_id="4bf92f3577b34da6a3ce929d0e0e4736", span_id="0" * 16, sampled=True)
+    model.feed(stream)
+    model.feed(tuple(envelopes([trace], close=False)[1:]))
+    assert report_of(model) == (
+        """\
+✓ proof on cpu-gkr: complete in 31.8 s
+  layers   211 of 211
+  rounds   1,230
+  trace    4bf92f3577b34da6a3ce929d0e0e4736
+  lost     nothing
+  refused  nothing
+  times    laid out from the producer's own durations
+  source   smollm2-135m-cpu.jsonl
+
+Time by layer kind
+  kind        count    total     mean  longest   share
+  MatMul        120   31.7 s   264 ms   399 ms  99.7 %  ██████████████████
+  RMSNorm        61  58.0 ms   951 µs  2.00 ms   0.2 %
+  Activation     30  33.0 ms  1.10 ms  2.00 ms   0.1 %
+
+Slowest layers
+  layer  kind      time  rounds  shapes
+     88  MatMul  399 ms      10  1×576 → 1×1536
+    135  MatMul  397 ms      10  1×576 → 1×576
+    155  MatMul  394 ms      10  1×576 → 1×576
+     32  MatMul  394 ms      10  1×576 → 1×1536
+    197  MatMul  392 ms      10  1×576 → 1×576"""
+    )
+
+
+def test_report_names_the_aborted_proof_and_where_it_died(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    model.feed(streams("aborted-then-next"))
+    said = report_of(model, width=100)
+    assert said.startswith("✗ 2 proofs: 1 complete, 1 aborted\n")
+    assert "1  proof on gpu-gkr      12      46  1.76 s  aborted in layer 9 MatMul: another proof started" in said
+    assert "2  proof on gpu-gkr      22      90  3.32 s  complete" in said
+    assert "NVIDIA H100 80GB HBM3 · 79.2 GiB memory (reported)" in said
+    assert "busy" not in said, "the utilization of this stream is the walk's progress in disguise"
+
+
+def test_report_counts_losses_and_refusals(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    model.feed(streams("ws-job-frames-lagged"))
+    assert "lost     17 events" in report_of(model)
+    assert "job 6f1c2f0e-2a4e-4b61-9a57-0d3a7d1f7c11" in report_of(model, width=120)
+    model = Model(clock=Clock())
+    model.feed(streams("malformed"))
+    assert "refused  5 lines" in report_of(model)
+
+
+def test_report_says_where_ends_were_not_seen(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    model.feed(streams("endless-and-holes"))
+    said = report_of(model)
+    assert "15 of 17, 2 of them without an end event" in said
+
+
+def test_report_of_a_stark_proof_alone(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    model.feed(streams("stark-without-proof"))
+    said = report_of(model)
+    assert said.startswith("No proof was seen.")
+    assert "STARK proof" in said
+
+
+def test_report_when_the_end_was_not_awaited() -> None:
+    clock = Clock()
+    model = fed(proof_start(), layer_start(1), clock=clock)
+    clock.now += 3
+    assert report_of(model).startswith("○ mlp on cpu: not finished after 3.00 s, in layer 1 MatMul\n")
+
+
+def test_report_when_nothing_came() -> None:
+    assert report_of(Model(clock=Clock())) == "Nothing was received."
+    assert report_of(fed()) == "Nothing was received."
+
+
+def test_report_tells_how_times_came_to_be(streams: Streams) -> None:
+    model = Model(clock=Clock())
+    model.feed(streams("aborted-then-next", time_source="arrival"))
+    assert "times    stamped on arrival here" in report_of(model)
+
+
+def test_report_doubts_measured_times_that_the_producer_does_not_share() -> None:
+    model = fed(proof_start(), layer_start(1), layer_end(1, duration_ms=30_000), PROOF_COMPLETE)
+    assert "the producer reports 30.0 s for its layers, not 1.00 ms" in report_of(model)
+
+
+def test_report_of_very_many_proofs_stays_short_and_keeps_the_aborted_ones() -> None:
+    model = Model(clock=Clock(), max_recent=10)
+    events: list[ProofEvent] = [proof_start("dies"), layer_start(1)]
+    for number in range(500):
+        events += [proof_start(f"m{number}"), layer_start(1), layer_end(1), PROOF_COMPLETE]
+    model.feed(tuple(envelopes(events)))
+    said = report_of(model)
+    assert "501 proofs: 500 complete, 1 aborted" in said
+    assert "dies on cpu" in said
+    assert "m499 on cpu" in said
+    assert len(said.splitlines()) < 50
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 132, 300])
+def test_report_fits_whatever_the_terminal(width: int, streams: Streams) -> None:
+    for name in ("smollm2-135m-cpu", "aborted-then-next", "serde-all-variants"):
+        model = Model(clock=Clock())
+        model.feed(streams(name))
+        assert max(cell_len(line) for line in report_of(model, width=width).splitlines()) <= width
+
+
+# Hostile text
+
+
+def hostile_events() -> list[ProofEvent]:
+    return [
+        proof_start(HOSTILE, backend=HOSTILE),
+        Log(level=LogLevel.Error, message=HOSTILE),
+        Log(level=LogLevel.Info, message=HOSTILE),
+        PluginHealth(
+            plugin=HOSTILE,
+            status="failed",
+            reason=HOSTILE,
+            depth=0,
+            delivered=0,
+            dropped={HOSTILE: 1},
+            counters={f"lost_{HOSTILE}": 1},
+        ),
+        EventsLost(where=HOSTILE, counts={HOSTILE: 1}),
+        layer_start(1),
+        TraceStarted(proof=0, trace_id=HOSTILE, span_id=HOSTILE, sampled=True),
+    ]
+
+
+def test_hostile_text_is_shown_as_text() -> None:
+    model = fed(*hostile_events())
+    for said in ("\n".join(view_of(model, width=300)), report_of(model, width=300)):
+        assert not any(code in said for code in FORBIDDEN)
+        assert "␛[2J␛]0;owned␇[bold]" in said
+
+
+@pytest.mark.parametrize("mode", ["live", "plain"])
+def test_hostile_text_never_reaches_the_stream(mode: str) -> None:
+    clock = Clock()
+    stream = Terminal() if mode == "live" else io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"mode": mode})
+    clock.now += 1
+    host.feed(envelopes(hostile_events(), session_id="s"))
+    host.close()
+    written = stream.getvalue()
+    assert "␛[2J␛]0;owned␇[bold]" in written
+    assert "\x1b[2J" not in written
+    assert not any(code in written for code in FORBIDDEN[1:])
+
+
+# Plain lines
+
+
+class Terminal(io.StringIO):
+    """A stream that calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_lines_of_a_small_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), live=False)
+    events = [
+        proof_start(num_layers=4),
+        layer_start(3),
+        layer_end(3),
+        Log(level=LogLevel.Info, message="not worth a line"),
+        Log(level=LogLevel.Warn, message="lagged 17 events"),
+        layer_start(2),
+        layer_end(2),
+        layer_start(1),
+        proof_start(num_layers=1),
+        layer_start(0),
+        layer_end(0),
+        PROOF_COMPLETE,
+    ]
+    for envelope in envelopes(events):
+        host.feed([envelope])
+        clock.now += 0.6
+        host.tick()
+    host.close()
+    said = stream.getvalue()
+    where = "in layer 1 MatMul"
+    assert said.split("\n\n")[0].splitlines() == [
+        "proof 1 started: mlp on cpu, 4 layers",
+        "proof 1: 25 %, 1 of 4 layers, 0 rounds, 2.00 ms",
+        "warn: lagged 17 events",
+        "proof 1: 50 %, 2 of 4 layers, 0 rounds, 6.00 ms",
+        f"proof 1 aborted {where} after 8.00 ms: another proof started (2 of 4 layers, 0 rounds, 17 events lost)",
+        "proof 2 started: mlp on cpu, 1 layer",
+        "proof 2: 100 %, 1 of 1 layer, 0 rounds, 2.00 ms",
+        "proof 2 complete in 3.00 ms (1 of 1 layer, 0 rounds)",
+    ]
+    assert "\x1b" not in said
+
+
+def test_plain_lines_mention_a_proof_that_hangs() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"progress_s": 10})
+    host.feed(envelopes([proof_start(), layer_start(1)], close=False))
+    for _ in range(100):
+        clock.now += 0.25
+        host.tick()
+    lines = [line for line in stream.getvalue().splitlines() if "in layer 1 MatMul" in line]
+    assert lines == [
+        "proof 1: 0 %, 0 of 2 layers, 0 rounds, 10.3 s, in layer 1 MatMul",
+        "proof 1: 0 %, 0 of 2 layers, 0 rounds, 20.3 s, in layer 1 MatMul",
+    ]
+
+
+def test_a_flood_of_lines_is_counted_not_written() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"log_lines_per_s": 2})
+    for _ in range(50):
+        host.feed(envelopes([Log(level=LogLevel.Warn, message="again")] * 10, close=False))
+        clock.now += 0.2
+        host.tick()
+    host.close()
+    lines = stream.getvalue().splitlines()
+    shown = lines.count("warn: again")
+    hidden = sum(int(line[1:].split()[0].replace(",", "")) for line in lines if line.endswith("not shown)"))
+    assert shown + hidden == 500
+    assert 6 <= shown <= 30
+
+
+def test_styled_lines_are_text_objects() -> None:
+    lines = LiveView(fed(proof_start()), max_layers=1, max_proofs=1).lines(width=80, height=24)
+    assert all(isinstance(line, Text) for line in lines)
