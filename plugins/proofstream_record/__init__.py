@@ -49,7 +49,7 @@ class RecordPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> None:
         """Read the settings and make the file."""
-        from proofstream_record.settings import read_settings  # noqa: PLC0415 - pydantic is not for `--help`
+        from proofstream_record.settings import read_settings  # pydantic is not for `--help`
 
         settings = read_settings(context.config)
         self._log = context.log

@@ -17,7 +17,7 @@ class Settings(BaseModel):
     Attributes:
         path: The file to write; `.gz` and `.zst` at its end make it compressed.
         overwrite: Whether a recording that is there is replaced. Off by default: a proof may have taken hours.
-        max_bytes: How large the file may grow; the recording ends there, and what is missing is counted. None: no bound.
+        max_bytes: How large the file may grow; the recording ends there and what is missing is counted. None: no bound.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

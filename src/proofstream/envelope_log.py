@@ -69,7 +69,7 @@ class _Gzip:
 class _Zstandard:
     def __init__(self, path: Path) -> None:
         try:
-            import zstandard  # noqa: PLC0415 - an extra
+            import zstandard  # an extra
         except ModuleNotFoundError as error:
             hint = "pip install 'proofstream[zst]'"
             raise LogError(f"cannot write {path}: the package zstandard is missing", hint=hint) from error
@@ -122,27 +122,29 @@ class EnvelopeLogWriter:
         error: LogError | None = None
         wanted = False
         for envelope in envelopes:
-            self._add(envelope)
+            error = self._add(envelope) or error
             wanted = wanted or envelope.kind in FLUSH_AT
-            if self._buffered >= _BUFFER_BYTES:
-                error = error or self._try_flush()
         if wanted:
             error = error or self._try_flush()
         if error is not None:
             raise error
 
-    def _add(self, envelope: Envelope) -> None:
+    def _add(self, envelope: Envelope) -> LogError | None:
         if self._failed:
             self.lost += 1
-            return
+            return None
         line = encode_envelope(envelope) + b"\n"
-        # A compressed line is counted at its full length until it is written, so that the bound is never exceeded.
-        size = self._written + self._buffered + len(line)
-        if self.dropped or (self._max_bytes is not None and size > self._max_bytes):
+        error = None if self._has_room(len(line)) else self._try_flush()
+        if error is not None or self.dropped or not self._has_room(len(line)):
             self.dropped += 1
-            return
+            return error
         self._lines.append(line)
         self._buffered += len(line)
+        return self._try_flush() if self._buffered >= _BUFFER_BYTES else None
+
+    def _has_room(self, size: int) -> bool:
+        # What is not written yet counts at its full length, so that the bound holds whatever compression makes of it.
+        return self._max_bytes is None or self._written + self._buffered + size <= self._max_bytes
 
     def flush(self) -> None:
         """Hand all that was appended to the operating system.
@@ -213,6 +215,9 @@ def _cannot_write(path: Path, error: OSError) -> LogError:
 def _create(path: Path, *, overwrite: bool) -> IO[bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
         if not overwrite:
             return path.open("xb", buffering=0)
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):

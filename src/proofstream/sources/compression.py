@@ -98,7 +98,7 @@ def _gunzip(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _unzstd(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    import zstandard  # noqa: PLC0415 - an extra
+    import zstandard  # an extra
 
     frame = None
     begun = False

@@ -1,0 +1,361 @@
+"""Files: what cannot be opened, compressed and cut ones, times of bare lines, pace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from proofstream.catalog import Catalog
+from proofstream.contracts import SourceRequest
+from proofstream.errors import SourceError, UsageError
+from proofstream.sources.streams import StdinSource
+from proofstream.timeline import LONGEST_BELIEVABLE_MS
+from proofstream.wire import LineDecoder
+
+WIRE = Path(__file__).parents[2] / "data" / "wire"
+STREAMS = sorted(WIRE.glob("*.jsonl"))
+SMOLLM = WIRE / "smollm2-135m-cpu.jsonl"
+
+
+def pack(path: Path, content: bytes) -> Path:
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content))
+    elif path.suffix == ".zst":
+        path.write_bytes(zstandard.ZstdCompressor().compress(content))
+    else:
+        path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("uri", ["{path}", "file:{path}", "file://{path}"])
+def test_a_path_is_read_with_or_without_scheme(uri: str, tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "a b.jsonl"
+    path.write_bytes(SMOLLM.read_bytes())
+    shown = str(path).replace(" ", "%20") if "//" in uri else str(path)
+    running = start(uri.format(path=shown))
+    running.join()
+    assert running.feed.delivered == 2076
+    assert running.feed.only.source == str(path)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
+    with pytest.raises(SourceError, match=r"cannot read .*nothing.jsonl: No such file or directory$"):
+        replay(tmp_path / "nothing.jsonl")
+
+
+def test_a_folder_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
+    with pytest.raises(SourceError, match=r"cannot read .*: it is a folder$"):
+        replay(tmp_path)
+
+
+def test_a_file_without_permission_is_one_clear_line(
+    tmp_path: Path, replay: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "secret.jsonl"
+    path.write_bytes(b"")
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        # Root may read everything, so the system's answer is put in its mouth.
+        def refuse(*_: object) -> int:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SourceError, match=r"cannot read .*secret.jsonl: Permission denied$"):
+        replay(path)
+
+
+def test_zst_without_its_package_says_what_to_install(
+    tmp_path: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(SourceError, match="zstandard is missing") as caught:
+        open_source(tmp_path / "x.jsonl.zst")
+    assert caught.value.hint == "pip install 'proofstream[zst]'"
+
+
+def test_an_empty_file_is_an_empty_session(tmp_path: Path, replay: Any) -> None:
+    session = replay(pack(tmp_path / "empty.jsonl", b"")).only
+    assert session.decoded == []
+    assert session.closed == [("ended", None)]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda p: p.stem)
+def test_compressed_files_give_the_same_events(stream: Path, suffix: str, tmp_path: Path, replay: Any) -> None:
+    path = pack(tmp_path / f"s.jsonl{suffix}", stream.read_bytes())
+    os.utime(path, ns=(0, stream.stat().st_mtime_ns))
+    plain, packed = replay(stream).only, replay(path).only
+    assert packed.decoded == plain.decoded
+    assert packed.session_id == plain.session_id
+    assert packed.closed == [("ended", None)]
+    assert max(packed.chunks) <= 256
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_several_members_in_one_file_are_read_on(suffix: str, tmp_path: Path, replay: Any) -> None:
+    one = pack(tmp_path / f"one{suffix}", SMOLLM.read_bytes()).read_bytes()
+    path = tmp_path / f"two.jsonl{suffix}"
+    path.write_bytes(one * 2)
+    assert len(replay(path).only.decoded) == 2 * 2076
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_cut_file_keeps_what_can_be_read_and_says_so_once(suffix: str, tmp_path: Path, replay: Any) -> None:
+    path = pack(tmp_path / f"cut.jsonl{suffix}", SMOLLM.read_bytes() * 3)
+    path.write_bytes(path.read_bytes()[:-2000])
+    session = replay(path).only
+    assert 500 < len(session.decoded) < 3 * 2076
+    assert session.refusals == []
+    ((outcome, reason),) = session.closed
+    assert outcome == "lost"
+    assert "ends in the middle of its compressed data" in str(reason)
+    assert None not in session.times
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_damaged_file_keeps_its_good_beginning(suffix: str, tmp_path: Path, replay: Any) -> None:
+    path = pack(tmp_path / f"bad.jsonl{suffix}", SMOLLM.read_bytes())
+    good = path.read_bytes()
+    path.write_bytes(good + b"\x00garbage that is no frame")
+    session = replay(path).only
+    assert len(session.decoded) == 2076
+    assert session.closed[0][0] == "lost"
+    assert "is damaged" in str(session.closed[0][1])
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_file_that_is_not_what_its_name_says_is_an_error(suffix: str, tmp_path: Path, replay: Any) -> None:
+    path = tmp_path / f"plain.jsonl{suffix}"
+    path.write_bytes(SMOLLM.read_bytes())
+    with pytest.raises(SourceError, match="is not a"):
+        replay(path)
+
+
+def test_a_named_pipe_is_read_as_it_comes(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    running = start(path)
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    with path.open("wb", buffering=0) as pipe:
+        pipe.write(lines[0])
+        eventually(lambda: running.feed.delivered == 1)
+        pipe.write(lines[1] + lines[2])
+        eventually(lambda: running.feed.delivered == 3)
+    running.join()
+    assert running.feed.only.time_source == "arrival"
+    assert running.feed.only.times == [None] * 3
+
+
+# Times of bare lines
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda p: p.stem)
+def test_bare_files_get_the_same_times_and_id_again(stream: Path, replay: Any) -> None:
+    first, second = replay(stream).only, replay(stream).only
+    assert first.time_source == "reconstructed"
+    assert first.session_id == second.session_id
+    assert first.decoded == second.decoded
+    mtime = stream.stat().st_mtime_ns
+    assert first.times[-1] == max(first.times) == mtime
+    assert first.opened_at == min(first.times)
+
+
+def test_another_time_or_content_is_another_session(tmp_path: Path, replay: Any) -> None:
+    path = pack(tmp_path / "a.jsonl", SMOLLM.read_bytes())
+    before = replay(path).only.session_id
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    moved = replay(path).only.session_id
+    mtime = path.stat().st_mtime_ns
+    path.write_bytes(SMOLLM.read_bytes() + b"\n")
+    os.utime(path, ns=(0, mtime))
+    assert len({before, moved, replay(path).only.session_id}) == 3
+
+
+LAYER_START = (
+    '{"LayerStart":{"layer_idx":%d,"kind":"MatMul","input_shape":[1,1],"output_shape":[1,1],"trace_cost":1,'
+    '"claim_value_approx":0.5,"gpu_device":null}}'
+)
+LAYER_END = (
+    '{"LayerEnd":{"layer_idx":%d,"kind":"Sumcheck","final_claim_value_approx":0.5,'
+    '"duration_ms":%d,"rounds_completed":0}}'
+)
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines))
+    os.utime(path, ns=(0, 10**18))
+    return path
+
+
+def test_overlapping_layers_end_when_they_say(tmp_path: Path, replay: Any) -> None:
+    lines = [
+        LAYER_START % 1,
+        LAYER_START % 2,
+        LAYER_END % (1, 100),
+        LAYER_END % (2, 50),
+        LAYER_START % 3,
+        LAYER_END % (3, 7),
+    ]
+    times = replay(write_lines(tmp_path / "x.jsonl", lines)).only.times
+    assert [(t - 10**18) // 10**6 for t in times] == [-107, -107, -7, -57, -7, 0]
+
+
+def test_a_reported_time_beyond_belief_counts_as_none(tmp_path: Path, replay: Any) -> None:
+    lines = [LAYER_START % 1, LAYER_END % (1, LONGEST_BELIEVABLE_MS + 1), LAYER_START % 0, LAYER_END % (0, 5)]
+    times = replay(write_lines(tmp_path / "x.jsonl", lines)).only.times
+    assert [(t - 10**18) // 10**6 for t in times] == [-5, -5, -5, 0]
+
+
+def test_no_time_is_before_the_epoch(tmp_path: Path, replay: Any) -> None:
+    path = write_lines(tmp_path / "x.jsonl", [LAYER_END % (0, LONGEST_BELIEVABLE_MS)] * 200)
+    times = replay(path).only.times
+    assert min(times) == 0
+    assert max(times) == 10**18
+
+
+# Pace
+
+
+def envelope_lines(seconds: list[float], session: str = "s") -> list[str]:
+    event = {"Log": {"level": "Info", "message": "x"}}
+    times = [10**18 + round(s * 1e9) for s in seconds]
+    return [json.dumps({"v": 1, "seq": 0, "time_unix_nano": t, "session_id": session, "event": event}) for t in times]
+
+
+def test_speed_paces_by_the_events_own_times(tmp_path: Path, replay: Any) -> None:
+    path = write_lines(tmp_path / "x.jsonl", envelope_lines([0, 0, 3, 3, 6]))
+    session = replay(path, speed=10.0).only
+    assert session.chunks == [2, 2, 1]
+    first, second, third = session.delivered_at
+    assert second - first >= 0.29
+    assert third - first >= 0.59
+
+
+def test_a_paced_replay_stops_at_once(tmp_path: Path, start: Any, eventually: Any) -> None:
+    running = start(write_lines(tmp_path / "x.jsonl", envelope_lines([0, 10_000_000])), speed=0.001)
+    eventually(lambda: running.feed.delivered == 1)
+    assert running.stop() < 1
+    assert running.feed.only.closed == [("interrupted", None)]
+
+
+def test_a_host_that_stops_ends_the_replay(tmp_path: Path, start: Any, eventually: Any) -> None:
+    running = start(write_lines(tmp_path / "x.jsonl", envelope_lines([0, 1000])), speed=1.0)
+    eventually(lambda: running.feed.delivered == 1)
+    running.feed.stopping = True
+    running.join(1.0)
+    assert running.feed.only.closed == [("interrupted", None)]
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_speed_that_is_none_is_a_usage_error(speed: float, open_source: Any) -> None:
+    with pytest.raises(UsageError, match="--speed"):
+        open_source(SMOLLM, speed=speed)
+
+
+@pytest.mark.parametrize("uri", ["-", "tcp://127.0.0.1:0", "unix:x.sock"])
+@pytest.mark.parametrize("flags", [{"follow": True}, {"speed": 2.0}], ids=str)
+def test_flags_for_files_are_refused_elsewhere(uri: str, flags: dict[str, Any], open_source: Any) -> None:
+    with pytest.raises(UsageError, match="is for files"):
+        open_source(uri, **flags)
+
+
+# Growing files
+
+
+def test_follow_delivers_what_is_added(tmp_path: Path, start: Any, eventually: Any) -> None:
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    path = pack(tmp_path / "grows.jsonl", lines[0])
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 1)
+    with path.open("ab", buffering=0) as file:
+        file.write(lines[1][:40])
+        time.sleep(0.25)
+        assert running.feed.delivered == 1
+        file.write(lines[1][40:] + lines[2])
+        eventually(lambda: running.feed.delivered == 3)
+    assert running.stop() < 1
+    session = running.feed.only
+    assert (session.time_source, session.times, session.refusals) == ("arrival", [None] * 3, [])
+    assert session.closed == [("interrupted", None)]
+
+
+def test_follow_reads_a_truncated_file_anew(tmp_path: Path, start: Any, eventually: Any) -> None:
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    path = pack(tmp_path / "t.jsonl", b"".join(lines[:5]))
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 5)
+    path.write_bytes(lines[7])
+    eventually(lambda: running.feed.delivered == 6)
+    running.stop()
+    assert running.feed.only.decoded[-1].raw == lines[7].strip()
+
+
+def test_follow_goes_on_with_the_file_that_took_the_name(tmp_path: Path, start: Any, eventually: Any) -> None:
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    path = pack(tmp_path / "r.jsonl", lines[0])
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 1)
+    with path.open("ab", buffering=0) as old:
+        path.rename(tmp_path / "r.jsonl.1")
+        old.write(lines[1])
+        path.write_bytes(lines[2] + lines[3])
+        eventually(lambda: running.feed.delivered == 4)
+    running.stop()
+    assert [d.raw for d in running.feed.only.decoded] == [line.strip() for line in lines[:4]]
+
+
+def test_follow_waits_while_there_is_no_file_of_the_name(tmp_path: Path, start: Any, eventually: Any) -> None:
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    path = pack(tmp_path / "r.jsonl", lines[0])
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 1)
+    path.unlink()
+    time.sleep(0.25)
+    path.write_bytes(lines[1])
+    eventually(lambda: running.feed.delivered == 2)
+    running.stop()
+
+
+def test_follow_refuses_what_it_cannot_do(tmp_path: Path, open_source: Any) -> None:
+    with pytest.raises(UsageError, match="cannot be followed"):
+        open_source(tmp_path / "x.jsonl.gz", follow=True)
+    with pytest.raises(UsageError, match="do not go together"):
+        open_source(tmp_path / "x.jsonl", follow=True, speed=2.0)
+
+
+# Standard input
+
+
+def test_stdin_delivers_at_once_and_ends_with_its_writer(start: Any, eventually: Any) -> None:
+    reading, writing = os.pipe()
+    try:
+        running = start(StdinSource(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=reading))
+        lines = SMOLLM.read_bytes().splitlines(keepends=True)
+        os.write(writing, lines[0])
+        eventually(lambda: running.feed.delivered == 1)
+        threading.Thread(target=lambda: os.write(writing, b"".join(lines[1:40]) + lines[40].strip())).start()
+        eventually(lambda: running.feed.delivered == 40)
+    finally:
+        os.close(writing)
+    running.join()
+    os.close(reading)
+    assert running.feed.delivered == 41
+    assert running.feed.only.closed == [("ended", None)]
+
+
+def test_silent_stdin_stops_within_a_second(start: Any, eventually: Any) -> None:
+    reading, writing = os.pipe()
+    running = start(StdinSource(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=reading))
+    assert running.stop() < 1
+    os.close(reading)
+    os.close(writing)
+    assert running.feed.only.closed == [("interrupted", None)]

@@ -1,0 +1,269 @@
+"""Local sockets: several peers at once; slow, silent, dead and absent ones; what is in the way of listening."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream.errors import SourceError, UsageError
+from proofstream.sources import sockets
+
+WIRE = Path(__file__).parents[2] / "data" / "wire"
+LINES = (WIRE / "smollm2-135m-cpu.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def connect(address: str) -> socket.socket:
+    if address.startswith("unix:"):
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            peer.connect(address.removeprefix("unix:"))
+        except OSError:
+            peer.close()
+            raise
+        return peer
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+
+
+@pytest.fixture(params=["tcp://127.0.0.1:0", "tcp://localhost:0", "unix"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"unix:{tmp_path}/s.sock" if request.param == "unix" else str(request.param)
+
+
+def test_several_peers_at_once_are_sessions_of_their_own(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    peers = [connect(running.address) for _ in range(3)]
+    for number, peer in enumerate(peers):
+        peer.sendall(b"".join(LINES[: 300 + number]))
+    eventually(lambda: running.feed.delivered == 903)
+    for peer in peers:
+        peer.close()
+    eventually(lambda: [s.closed for s in running.feed.sessions] == [[("ended", None)]] * 3)
+    assert sorted(len(s.decoded) for s in running.feed.sessions) == [300, 301, 302]
+    assert {s.time_source for s in running.feed.sessions} == {"arrival"}
+    assert len({s.source for s in running.feed.sessions}) == 3
+    assert running.stop() < 1.5
+
+
+def test_ipv6_loopback(start: Any, eventually: Any) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    running = start("tcp://[::1]:0")
+    with connect(running.address) as peer:
+        peer.sendall(LINES[0])
+        eventually(lambda: running.feed.delivered == 1)
+    assert running.address.startswith("tcp://[::1]:")
+
+
+def test_a_slow_peer_is_heard_line_by_line(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    with connect(running.address) as peer:
+        for count in range(1, 4):
+            line = LINES[count]
+            peer.sendall(line[:30])
+            time.sleep(0.25)
+            assert running.feed.delivered == count - 1
+            peer.sendall(line[30:])
+            eventually(lambda count=count: running.feed.delivered == count)
+        peer.sendall(LINES[9].rstrip())
+    eventually(lambda: running.feed.delivered == 4)
+
+
+def test_a_silent_peer_holds_nobody_and_is_no_session(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    with connect(running.address), connect(running.address) as talking:
+        talking.sendall(LINES[0])
+        eventually(lambda: running.feed.delivered == 1)
+        assert running.stop() < 1.5
+    assert running.feed.only.closed == [("interrupted", None)]
+
+
+def test_an_absent_peer_is_waited_for_and_stop_ends_it(uri: str, start: Any, tmp_path: Path) -> None:
+    running = start(uri)
+    assert running.address
+    time.sleep(0.3)
+    assert running.thread.is_alive()
+    assert running.stop() < 1.5
+    assert running.feed.sessions == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reset_connection_is_lost(start: Any, eventually: Any) -> None:
+    running = start("tcp://127.0.0.1:0")
+    peer = connect(running.address)
+    peer.sendall(LINES[0])
+    eventually(lambda: running.feed.delivered == 1)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    eventually(lambda: running.feed.only.closed)
+    assert running.feed.only.closed == [("lost", "the connection broke: Connection reset by peer")]
+
+
+def test_a_killed_peer_ends_its_session_and_its_half_line_is_refused(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    address = running.address
+    family = "AF_UNIX" if address.startswith("unix:") else "AF_INET"
+    target = address.removeprefix("unix:") if family == "AF_UNIX" else ("127.0.0.1", int(address.rpartition(":")[2]))
+    program = (
+        "import os, signal, socket\n"
+        f"peer = socket.socket(socket.{family}); peer.connect({target!r})\n"
+        f"peer.sendall({LINES[0] + LINES[1][:50]!r})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == -9
+    eventually(lambda: running.feed.sessions and running.feed.only.closed)
+    assert len(running.feed.only.decoded) == 1
+    assert [refused.line for refused in running.feed.only.refusals] == [2]
+
+
+def test_garbage_is_refused_at_once_and_the_rest_is_read(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri, max_line_bytes=2000)
+    with connect(running.address) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        eventually(lambda: running.feed.sessions and running.feed.only.refusals)
+        peer.sendall(b"x" * 100_000 + b"\n" + LINES[0])
+        eventually(lambda: running.feed.delivered == 1)
+    assert [refused.line for refused in running.feed.only.refusals] == [1, 3]
+
+
+def test_recorded_sessions_come_through_a_socket(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    line = b'{"v":1,"time_unix_nano":7,"session_id":"far","event":{"Log":{"level":"Info","message":"x"}}}\n'
+    with connect(running.address) as peer:
+        peer.sendall(line)
+    eventually(lambda: running.feed.sessions and running.feed.only.closed)
+    session = running.feed.only
+    assert (session.session_id, session.recorded, session.times) == ("far", True, [7])
+    assert session.closed == [("lost", "the recording ends here")]
+
+
+def test_once_lets_nobody_else_in_and_ends_with_the_first(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri, once=True)
+    peer = connect(running.address)
+    peer.sendall(LINES[0])
+    eventually(lambda: running.feed.delivered == 1)
+    with pytest.raises(OSError, match=r"refused|No such file"):
+        connect(running.address)
+    assert running.thread.is_alive()
+    peer.sendall(LINES[1])
+    peer.close()
+    running.join()
+    assert running.feed.only.closed == [("ended", None)]
+    assert len(running.feed.only.decoded) == 2
+
+
+def test_too_many_peers_are_turned_away(start: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "MAX_CONNECTIONS", 1)
+    running = start("tcp://127.0.0.1:0")
+    with connect(running.address) as first, connect(running.address) as second:
+        assert second.recv(1) == b""
+        first.sendall(LINES[0])
+        eventually(lambda: running.feed.delivered == 1)
+    assert any("turned away" in text for text in running.feed.announced)
+
+
+# What is in the way
+
+
+def test_an_address_in_use_is_one_clear_line(start: Any, open_source: Any) -> None:
+    taken = start("tcp://127.0.0.1:0").address
+    with pytest.raises(SourceError, match=r"cannot listen on .*: Address already in use"):
+        start(taken).join()
+
+
+@pytest.mark.parametrize(
+    "uri", ["tcp://0.0.0.0:1", "tcp://example.com:80", "tcp://192.0.2.1:80", "tcp://[::]:80", "tcp://[2001:db8::1]:80"]
+)
+def test_other_machines_cannot_be_listened_for(uri: str, open_source: Any) -> None:
+    with pytest.raises(UsageError, match="only loopback addresses"):
+        open_source(uri)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["tcp:127.0.0.1:80", "tcp://127.0.0.1", "tcp://:80", "tcp://127.0.0.1:80/x", "tcp://127.0.0.1:99999", "unix:"],
+)
+def test_addresses_of_another_form_are_usage_errors(uri: str, open_source: Any) -> None:
+    with pytest.raises(UsageError):
+        open_source(uri)
+
+
+def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "s.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    assert path.exists()
+    running = start(f"unix:{path}")
+    with connect(running.address):
+        pass
+    running.stop()
+    assert not path.exists()
+
+
+def test_a_socket_in_use_is_left_alone(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "s.sock"
+    first = start(f"unix:{path}")
+    assert first.address
+    with pytest.raises(SourceError, match="somebody listens there"):
+        start(f"unix:{path}").join()
+    with connect(first.address) as peer:
+        peer.sendall(LINES[0])
+        eventually(lambda: first.feed.delivered == 1)
+
+
+def test_a_regular_file_in_the_way_is_not_deleted(tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "precious"
+    path.write_text("data")
+    with pytest.raises(SourceError, match="no socket"):
+        start(f"unix:{path}").join()
+    assert path.read_text() == "data"
+
+
+def test_a_socket_that_somebody_put_in_our_place_is_not_removed(tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "s.sock"
+    running = start(f"unix:{path}")
+    assert running.address
+    path.unlink()
+    path.write_text("theirs")
+    running.stop()
+    assert path.read_text() == "theirs"
+
+
+@pytest.mark.parametrize("name", ["missing/s.sock", "x" * 200])
+def test_a_path_that_cannot_be_bound_is_one_clear_line(name: str, tmp_path: Path, start: Any) -> None:
+    with pytest.raises(SourceError, match=r"cannot listen on unix:.*"):
+        start(f"unix:{tmp_path}/{name}").join()
+
+
+def test_stop_from_another_thread_while_data_pours_in(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    peer = connect(running.address)
+    pouring = threading.Event()
+    pouring.set()
+
+    def pour() -> None:
+        try:
+            while pouring.is_set():
+                peer.sendall(LINES[0])
+                time.sleep(0.001)
+        except OSError:
+            return
+
+    thread = threading.Thread(target=pour)
+    thread.start()
+    try:
+        eventually(lambda: running.feed.delivered > 10)
+        assert running.stop() < 1.5
+        assert running.feed.only.closed == [("interrupted", None)]
+    finally:
+        pouring.clear()
+        thread.join(5)
+        peer.close()

@@ -1,0 +1,218 @@
+"""The envelope log: what is written is read back, whatever becomes of the writer, the disk and the file."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from proofstream.envelope_log import EnvelopeLogWriter, LogError, read_envelope_log
+from proofstream.envelopes import Envelope
+from proofstream.errors import SourceError
+from proofstream.testing import envelopes, read_stream
+from proofstream.wire import Decoded, Refusal, encode_envelope
+
+WIRE = Path(__file__).parents[1] / "data" / "wire"
+SUFFIXES = ["", ".gz", ".zst"]
+
+
+@pytest.fixture(scope="module")
+def lived() -> list[Envelope]:
+    return envelopes(read_stream(WIRE / "smollm2-135m-cpu.jsonl"))
+
+
+def read(path: Path) -> list[Decoded]:
+    items = list(read_envelope_log(path))
+    assert all(isinstance(item, Decoded) for item in items)
+    return [item for item in items if isinstance(item, Decoded)]
+
+
+def facts(items: list[Decoded] | list[Envelope]) -> list[tuple[object, ...]]:
+    return [(i.event, i.raw, i.job_id, i.time_unix_nano, i.session_id, i.origin, i.traceparent) for i in items]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_was_appended_is_read_back(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "new" / "folders" / f"log.jsonl{suffix}"
+    writer = EnvelopeLogWriter(path)
+    writer.append(lived)
+    writer.close()
+    writer.close()
+    assert facts(read(path)) == facts(lived)
+    assert (writer.dropped, writer.lost) == (0, 0)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_flushes_at_the_end_of_a_layer_and_on_request(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    writer = EnvelopeLogWriter(path)
+    first_end = next(i for i, envelope in enumerate(lived) if envelope.kind == "LayerEnd")
+    start = next(i for i, envelope in enumerate(lived) if envelope.kind == "ProofStart")
+    writer.append(lived[start:first_end])
+    assert read(path) == []
+    writer.append(lived[first_end : first_end + 1])
+    assert facts(read(path)) == facts(lived[start : first_end + 1])
+    writer.append(lived[first_end + 1 : first_end + 3])
+    assert len(read(path)) == first_end + 1 - start
+    writer.flush()
+    assert facts(read(path)) == facts(lived[start : first_end + 3])
+    writer.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from proofstream.envelope_log import EnvelopeLogWriter
+from proofstream.testing import envelopes, read_stream
+
+lived = envelopes(read_stream(Path(sys.argv[2])))
+writer = EnvelopeLogWriter(Path(sys.argv[1]))
+ends = [i for i, envelope in enumerate(lived) if envelope.kind == "LayerEnd"]
+for begin in range(0, 1500, 7):
+    writer.append(lived[begin : begin + 7])
+    if any(begin <= end < begin + 7 for end in ends):
+        print(begin + 7, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_killed_writer_leaves_all_that_was_flushed(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    command = [sys.executable, "-c", KILLED, str(path), str(WIRE / "smollm2-135m-cpu.jsonl")]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert killed.returncode == -9, killed.stderr
+    flushed = int(killed.stdout.split()[-1])
+    found = read(path)
+    assert flushed > 1400
+    assert len(found) >= flushed
+    assert facts(found) == facts(lived[: len(found)])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_log_cut_anywhere_gives_a_good_beginning(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    writer = EnvelopeLogWriter(path)
+    for begin in range(0, 300, 10):
+        writer.append(lived[begin : begin + 10])
+        writer.flush()
+    writer.close()
+    whole = path.read_bytes()
+    for size in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:size])
+        items = list(read_envelope_log(path))
+        good = [item for item in items if isinstance(item, Decoded)]
+        assert facts(good) == facts(lived[: len(good)])
+        # The half line at the end of a plain log is seen; of a compressed one it is known that it was cut.
+        assert len(items) - len(good) <= (0 if suffix else 1)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_bound_is_kept_and_what_is_dropped_is_counted(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    bound = 20_000
+    writer = EnvelopeLogWriter(path, max_bytes=bound)
+    for begin in range(0, len(lived), 50):
+        writer.append(lived[begin : begin + 50])
+    writer.close()
+    end_marker = 32 if suffix else 0
+    assert bound / 2 < path.stat().st_size <= bound + end_marker
+    found = read(path)
+    assert len(found) + writer.dropped == len(lived)
+    assert writer.dropped > 0
+    assert facts(found) == facts(lived[: len(found)])
+
+
+@contextmanager
+def largest_file(size: int) -> Generator[None]:
+    """A disk that is full once a file has so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_full_disk_is_one_clear_error_and_the_rest_is_counted(
+    suffix: str, tmp_path: Path, lived: list[Envelope]
+) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    writer = EnvelopeLogWriter(path)
+    limit = 80_000 if suffix else 150_000
+    errors: list[str] = []
+    with largest_file(limit):
+        for begin in range(0, len(lived), 10):
+            try:
+                writer.append(lived[begin : begin + 10])
+            except LogError as error:
+                errors.append(str(error))
+        writer.close()
+    assert errors == [f"cannot write {path}: File too large"]
+    found = read(path)
+    assert found
+    assert facts(found) == facts(lived[: len(found)])
+    assert writer.lost == len(lived) - len(found)
+    assert 0 < path.stat().st_size <= limit
+
+
+def test_a_full_disk_within_one_large_batch_counts_all_of_it(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl"
+    writer = EnvelopeLogWriter(path)
+    with largest_file(100_000):
+        with pytest.raises(LogError):
+            writer.append(lived)
+        writer.close()
+    found = read(path)
+    assert 0 < len(found) < len(lived)
+    assert writer.lost == len(lived) - len(found)
+
+
+def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("precious")
+    with pytest.raises(LogError, match="exists and is not overwritten") as caught:
+        EnvelopeLogWriter(path)
+    assert caught.value.hint is not None
+    assert path.read_text() == "precious"
+    writer = EnvelopeLogWriter(path, overwrite=True)
+    writer.append(lived[:3])
+    writer.close()
+    assert len(read(path)) == 3
+
+
+def test_what_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for overwrite in (False, True):
+        with pytest.raises(LogError, match=r"^cannot write .*: Not a directory$|^cannot write .*: File exists$"):
+            EnvelopeLogWriter(tmp_path / "file" / "log.jsonl", overwrite=overwrite)
+        with pytest.raises(LogError):
+            EnvelopeLogWriter(tmp_path, overwrite=overwrite)
+
+
+def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(LogError, match="zstandard is missing") as caught:
+        EnvelopeLogWriter(tmp_path / "log.jsonl.zst")
+    assert caught.value.hint == "pip install 'proofstream[zst]'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_that_cannot_be_read_are_refused_and_the_rest_goes_on(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl"
+    good = encode_envelope(lived[5])
+    path.write_bytes(b"\n".join([good, good[:40], b"", good.replace(b'"v":1', b'"v":9'), good]))
+    items = list(read_envelope_log(path))
+    assert [item.line for item in items if isinstance(item, Refusal)] == [2, 4]
+    assert len(items) == 4
+
+
+def test_a_missing_log_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"):
+        list(read_envelope_log(tmp_path / "none.jsonl"))
