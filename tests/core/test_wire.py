@@ -409,10 +409,11 @@ class NoAttributes:
         raise KeyError(name)
 
 
-class NoClass:
-    @property  # type: ignore[misc]  # a proxy without what it stands for
-    def __class__(self) -> Any:
-        raise RuntimeError("nothing to stand for")
+def _no_class(_: object) -> Any:
+    raise RuntimeError("a proxy without what it stands for")
+
+
+NoClass: type[Any] = type("NoClass", (), {"__class__": property(_no_class)})
 
 
 class Beat(ev.ProofEvent, frozen=True, kw_only=True):
