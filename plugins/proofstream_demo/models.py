@@ -103,7 +103,7 @@ def transformer() -> Example:
         "and seeded random weights: it has learnt nothing"
     )
     return Example(
-        model=Model("transformer", about, Circuit(tuple(layers), drawn), attention=tuple(scores)),
+        model=Model("transformer", about, Circuit(tuple(layers), drawn), attention=scores),
         inputs=_random(rng, (SEQ_LEN, D_MODEL)),
         question=f"{SEQ_LEN} random tokens",
         answer=lambda output: (
@@ -121,12 +121,11 @@ def attention_weights(scores: Integers) -> Sequence[Sequence[float]]:
     return shares
 
 
-def _block() -> tuple[list[Layer], dict[str, tuple[int, int]], list[int]]:
+def _block() -> tuple[list[Layer], dict[str, tuple[int, int]], tuple[int, ...]]:
     """The block's layers, its weights' shapes, and which layers hold attention scores."""
     layers: list[Layer] = [Input("tokens", (SEQ_LEN, D_MODEL))]
     weights: dict[str, tuple[int, int]] = {}
-    scores = [_add_head(layers, weights, head) for head in range(HEADS)]
-    heads = [index + 2 for index in scores]
+    scores, heads = zip(*(_add_head(layers, weights, head) for head in range(HEADS)), strict=True)
     wide, hidden = (SEQ_LEN, D_MODEL), (SEQ_LEN, D_HIDDEN)
     weights |= {"W up": (D_MODEL, D_HIDDEN), "W gate": (D_MODEL, D_HIDDEN), "W down": (D_HIDDEN, D_MODEL)}
     attention = _append(layers, Sum("heads together", wide, *heads))
@@ -139,16 +138,16 @@ def _block() -> tuple[list[Layer], dict[str, tuple[int, int]], list[int]]:
     return layers, weights, scores
 
 
-def _add_head(layers: list[Layer], weights: dict[str, tuple[int, int]], head: int) -> int:
-    """Append one head's six layers; returns the index of its scores."""
+def _add_head(layers: list[Layer], weights: dict[str, tuple[int, int]], head: int) -> tuple[int, int]:
+    """Append one head's six layers; returns the index of its scores and that of its output."""
     narrow = (SEQ_LEN, D_HEAD)
     weights |= {f"W{letter} {head}": (D_MODEL, D_HEAD) for letter in "qkv"}
     weights[f"Wo {head}"] = (D_HEAD, D_MODEL)
     q, k, v = (_append(layers, MatMul(f"{c} {head}", narrow, 0, f"W{c} {head}")) for c in "qkv")
     scores = _append(layers, MatMul(f"scores {head}", (SEQ_LEN, SEQ_LEN), q, k, transposed=True))
     mixed = _append(layers, MatMul(f"mixed values {head}", narrow, scores, v))
-    _append(layers, MatMul(f"head {head}", (SEQ_LEN, D_MODEL), mixed, f"Wo {head}"))
-    return scores
+    output = _append(layers, MatMul(f"head {head}", (SEQ_LEN, D_MODEL), mixed, f"Wo {head}"))
+    return scores, output
 
 
 def _append(layers: list[Layer], layer: Layer) -> int:

@@ -9,9 +9,11 @@ from:
 - sum: C(r) = A(r) + B(r), at the same point and without rounds.
 
 A layer that several others use ends up with several claims. A random linear combination makes them one: see `combine`.
-What is claimed about weights and input in the end, the verifier evaluates itself. (S. Goldwasser, Y. Kalai, G.
-Rothblum, "Delegating computation: interactive proofs for muggles", 2008; J. Thaler, "Time-optimal interactive proofs
-for circuit evaluation", 2013, for the matrix product.)
+What is claimed about weights and input in the end, the verifier evaluates itself. Nothing is hidden: this is a proof of
+a computation, not zero knowledge.
+
+After S. Goldwasser, Y. Kalai, G. Rothblum, "Delegating computation: interactive proofs for muggles", 2008, and for the
+matrix product J. Thaler, "Time-optimal interactive proofs for circuit evaluation", 2013.
 """
 
 from __future__ import annotations
