@@ -20,8 +20,8 @@ class EarlyArguments:
     """
 
     config: Path | None = None
-    asked: list[str] = field(default_factory=list)
-    blocked: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list[str])
+    blocked: list[str] = field(default_factory=list[str])
 
 
 def read_early(arguments: Sequence[str]) -> EarlyArguments:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -102,8 +102,8 @@ def load_config(
     """
     names = set(plugins)
     document, origin = _read(path, folder if folder is not None else Path())
-    tables: dict[str, dict[str, Any]] = {key: dict(value) for key, value in document.items() if isinstance(value, dict)}
-    host = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    tables = {key: dict(cast("dict[str, Any]", value)) for key, value in document.items() if isinstance(value, dict)}
+    host = {key: value for key, value in document.items() if key not in tables}
     unknown = sorted(set(tables) - names)
     if unknown:
         raise ConfigError(f"{origin}: [{unknown[0]}] is no plugin's table", hint=_known(names))

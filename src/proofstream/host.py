@@ -221,7 +221,7 @@ class Host:
         for event in events:
             sender.post(Posted(event=event, origin=lineage[-1], lineage=lineage, time_unix_nano=last.time_unix_nano))
 
-    # Looking after the lanes, on the bus's thread
+    # Looking after the lanes, on the bus's thread and once more at the end
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -274,6 +274,8 @@ class Host:
         self._report = report = Report()
         atexit.unregister(self.close)
         deadline = time.monotonic() + (self.settings.close_timeout_s if timeout_s is None else timeout_s)
+        for lane in self.lanes:
+            self._publish_health(lane, time.monotonic())  # a short run ends before the first tick
         for session in list(self.sessions.values()):
             session.close(outcome=outcome, reason=reason)
         self._stop_lanes(deadline)

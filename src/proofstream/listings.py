@@ -46,8 +46,10 @@ def sources(registry: Registry) -> list[dict[str, Any]]:
 
 def shown(row: dict[str, Any], columns: Sequence[str]) -> list[str]:
     """One row as text."""
-    cells: list[str] = []
-    for column in columns:
-        value = row[column]
-        cells.append(", ".join(value) if isinstance(value, list) else "" if value is None else str(value))
-    return cells
+    return [_cell(row[column]) for column in columns]
+
+
+def _cell(value: str | bool | list[str] | None) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "" if value is None else str(value)
