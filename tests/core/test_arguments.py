@@ -1,0 +1,37 @@
+"""Reading the command line before plugins are imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofstream import Option, OptionKind
+from proofstream.arguments import read_early, settle_optional_values
+
+OTLP = Option(
+    flag="--otlp",
+    key="endpoint",
+    kind=OptionKind.OPTIONAL_VALUE,
+    summary="",
+    value_prefixes=("http://", "https://", "grpc://"),
+)
+
+
+def test_early_arguments() -> None:
+    early = read_early(["run", "f", "--config", "c.toml", "--plugin=a", "--no-plugin", "b", "--", "--plugin", "c"])
+    assert (early.config, early.asked, early.blocked) == (Path("c.toml"), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("words", "settled"),
+    [
+        (["--otlp", "file.jsonl"], ["--otlp=", "file.jsonl"]),
+        (["--otlp", "http://host:1", "file.jsonl"], ["--otlp=http://host:1", "file.jsonl"]),
+        (["file.jsonl", "--otlp"], ["file.jsonl", "--otlp="]),
+        (["--otlp=x", "--otlp-file", "d"], ["--otlp=x", "--otlp-file", "d"]),
+        (["--", "--otlp", "x"], ["--", "--otlp", "x"]),
+    ],
+)
+def test_an_optional_value_is_taken_only_if_it_looks_like_one(words: list[str], settled: list[str]) -> None:
+    assert settle_optional_values(words, [OTLP]) == settled

@@ -1,0 +1,105 @@
+"""Configuration: where values come from, which one wins, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import ConfigError
+from proofstream.config import Config, load_config, parse_set
+
+PLUGINS = ("otel", "state-cost", "record")
+
+
+def configured(folder: Path, environ: dict[str, str] | None = None, **more: Any) -> Config:
+    return load_config(plugins=PLUGINS, folder=folder, environ=environ or {}, **more)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    assert config.origin is None
+    assert (config.host.lane_capacity, config.host.intake_capacity) == (8192, 131_072)
+    assert config.table("otel") == {}
+
+
+def test_file_then_environment_then_flags(tmp_path: Path) -> None:
+    (tmp_path / "proofstream.toml").write_text(
+        'strict = true\nclose_timeout_s = 2\n[otel]\nendpoint = "a"\nrounds = "off"\nx = 1'
+    )
+    config = configured(
+        tmp_path,
+        {"PROOFSTREAM_OTEL_ENDPOINT": "b", "PROOFSTREAM_OTEL_X": "2", "PROOFSTREAM_CLOSE_TIMEOUT_S": "3"},
+        overrides={"otel": {"x": 3}},
+    )
+    assert config.table("otel") == {"endpoint": "b", "rounds": "off", "x": 3}
+    assert config.host.strict
+    assert config.host.close_timeout_s == 3.0
+    assert config.origin == tmp_path / "proofstream.toml"
+
+
+def test_a_table_of_pyproject_is_read_where_there_is_no_own_file(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.proofstream]\nplugins = ["otel"]\n')
+    assert configured(tmp_path).host.plugins == ("otel",)
+    (tmp_path / "proofstream.toml").write_text("strict = false")
+    assert configured(tmp_path).host.plugins is None
+
+
+def test_a_pyproject_that_is_named_is_read_by_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[tool.proofstream]\nstrict = true\n[tool.other]\nx = 1")
+    assert configured(tmp_path / "nowhere", path=path).host.strict
+
+
+def test_names_with_a_hyphen_have_an_underscore_in_the_environment(tmp_path: Path) -> None:
+    assert configured(tmp_path, {"PROOFSTREAM_STATE_COST_FILE": "m.toml"}).table("state-cost") == {"file": "m.toml"}
+
+
+def test_a_list_in_the_environment_has_commas(tmp_path: Path) -> None:
+    assert configured(tmp_path, {"PROOFSTREAM_PLUGINS": "otel, record"}).host.plugins == ("otel", "record")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("strct = true", "proofstream.toml: strct is not a setting"),
+        ("lane_capacity = 0", "lane_capacity: input should be greater than 1, not 0"),
+        ('close_timeout_s = "soon"', "close_timeout_s: input should be a valid number"),
+        ("[oetl]\nendpoint = 1", r"proofstream.toml: \[oetl\] is no plugin's table"),
+        ("strict = ", "proofstream.toml: "),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_that_says_where(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "proofstream.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        configured(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="PROOFSTREAM_OTLP_ENDPOINT is not a setting"):
+        configured(tmp_path, {"PROOFSTREAM_OTLP_ENDPOINT": "x"})
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        configured(tmp_path, path=tmp_path / "none.toml")
+
+
+def test_other_variables_are_left_alone(tmp_path: Path) -> None:
+    configured(tmp_path, {"PATH": "/bin", "PROOFSTREAM_LOG": "debug"})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("otel.x=3", 3), ("otel.x=true", True), ("otel.x=[1, 2]", [1, 2]), ("otel.x=a b", "a b"), ("otel.x=", "")],
+)
+def test_set_reads_a_value_as_toml_where_it_is_that(text: str, value: object) -> None:
+    assert parse_set(text) == ("otel", "x", value)
+
+
+@pytest.mark.parametrize("text", ["otel", "otel.x", "=3", "otel=3", ".x=3"])
+def test_set_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"plugin\.key=value"):
+        parse_set(text)

@@ -1,0 +1,172 @@
+"""The producer's side: sessions, proofs and layers."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import proofstream
+from proofstream import LayerEnd, LayerKind, LayerProofKind, Log, LogLevel, ProofAborted, ProofComplete, SumcheckRound
+from proofstream.host import Host
+from proofstream.session import NoSession
+from proofstream.testing import RecordingPlugin
+
+MakeHost = Callable[..., Host]
+
+
+def test_a_proof_with_layers_and_rounds(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    session = make_host(plugin).new_session(source="test")
+    with session.proof(model_name="mlp", backend="cpu", num_layers=2) as proof:
+        with proof.layer(1, kind=LayerKind.MatMul, input_shape=(1, 8), output_shape=(1, 4)) as layer:
+            layer.round(0, total_rounds=2, claim_value_approx=0.5)
+            layer.round(1, total_rounds=2, claim_value_approx=0.25)
+        with proof.layer(0, kind=LayerKind.Add, proof_kind=LayerProofKind.Linear):
+            pass
+        proof.bound_weights(mode="sequential", num_openings=1)
+    assert session.flush(10.0)
+    assert plugin.kinds == [
+        "ProofStart",
+        "LayerStart",
+        "SumcheckRound",
+        "SumcheckRound",
+        "LayerEnd",
+        "LayerStart",
+        "LayerEnd",
+        "ProofComplete",
+    ]
+    ended = [e for e in plugin.events if isinstance(e, LayerEnd)]
+    assert [(e.layer_idx, e.kind, e.rounds_completed, e.final_claim_value_approx) for e in ended] == [
+        (1, LayerProofKind.Sumcheck, 2, 0.25),
+        (0, LayerProofKind.Linear, 0, None),
+    ]
+    complete = plugin.events[-1]
+    assert isinstance(complete, ProofComplete)
+    assert (complete.num_layer_proofs, complete.num_weight_openings) == (2, 1)
+    assert complete.weight_binding_mode == "sequential"
+
+
+def test_an_exception_inside_a_proof_aborts_it_visibly_and_goes_on(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    session = make_host(plugin).new_session(source="test")
+    with (
+        pytest.raises(KeyError, match="w3"),
+        session.proof(num_layers=2) as proof,
+        proof.layer(1, kind=LayerKind.MatMul),
+    ):
+        raise KeyError("w3")
+    assert session.flush(10.0)
+    assert plugin.kinds == ["ProofStart", "LayerStart", "ProofAborted"]
+    aborted = plugin.events[-1]
+    assert isinstance(aborted, ProofAborted)
+    assert aborted.reason == "KeyError: 'w3'"
+
+
+def test_emit_if_asks_only_when_somebody_listens(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin)
+    session = host.new_session(source="test")
+    session.emit_if(lambda: Log(level=LogLevel.Info, message="made"))
+
+    def explode() -> Log:
+        raise ZeroDivisionError
+
+    session.emit_if(explode)
+    assert session.flush(10.0)
+    assert "Log" in plugin.kinds
+    assert session.refused == 1
+    session.close()
+    calls: list[int] = []
+
+    def count() -> Log:
+        calls.append(1)
+        return Log(level=LogLevel.Info, message="late")
+
+    session.emit_if(count)
+    proofstream.current_session().emit_if(count)
+    assert calls == []
+
+
+def test_emitting_nonsense_never_raises(make_host: MakeHost) -> None:
+    session = make_host(RecordingPlugin()).new_session(source="test")
+    nonsense: list[Any] = [None, 1, "x", object(), ProofComplete, {"ProofStart": {}}]
+    for item in nonsense:
+        session.emit(item)
+    assert session.flush(10.0)
+    assert session.refused == len(nonsense)
+
+
+def test_without_a_session_everything_is_accepted_and_nothing_kept() -> None:
+    session = proofstream.current_session()
+    assert isinstance(session, NoSession)
+    session.emit(Log(level=LogLevel.Info, message="x"))
+    with session.proof(num_layers=1) as proof, proof.layer(0, kind=LayerKind.Add) as layer:
+        layer.round(0, total_rounds=1)
+    assert session.flush() is True
+    session.close()
+
+
+def test_open_session_is_current_everywhere_and_gives_the_outer_one_back() -> None:
+    plugin = RecordingPlugin()
+    heard_in_thread: list[proofstream.Session] = []
+    with proofstream.open_session(plugins=[plugin], source="outer") as outer:
+        assert proofstream.current_session() is outer
+        thread = threading.Thread(target=lambda: heard_in_thread.append(proofstream.current_session()))
+        thread.start()
+        thread.join()
+        with proofstream.open_session(plugins=[RecordingPlugin("inner")], source="inner") as inner:
+            assert proofstream.current_session() is inner
+        assert proofstream.current_session() is outer
+        outer.emit(Log(level=LogLevel.Info, message="hello"))
+    assert isinstance(proofstream.current_session(), NoSession)
+    assert heard_in_thread == [outer]
+    assert [k for k in plugin.kinds if k != "PluginHealth"] == ["SessionOpened", "Log", "SessionClosed"]
+    assert plugin.unconfigured
+
+
+def test_a_session_of_one_context_is_not_heard_in_others() -> None:
+    elsewhere = contextvars.copy_context()
+    with proofstream.open_session(plugins=[RecordingPlugin()], scope="context") as session:
+        assert proofstream.current_session() is session
+        assert isinstance(elsewhere.run(proofstream.current_session), NoSession)
+
+
+def test_a_session_left_by_an_exception_says_so() -> None:
+    plugin = RecordingPlugin()
+    with pytest.raises(RuntimeError), proofstream.open_session(plugins=[plugin]):
+        raise RuntimeError("out of memory")
+    closed = next(e for e in plugin.events if isinstance(e, proofstream.SessionClosed))
+    assert (closed.outcome, closed.reason) == ("interrupted", "RuntimeError: out of memory")
+
+
+def test_rounds_go_where_their_layer_is(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    session = make_host(plugin).new_session(source="test")
+    with session.proof(num_layers=1) as proof, proof.layer(4, kind=LayerKind.Mul) as layer:
+        layer.round(0, total_rounds=1)
+    assert session.flush(10.0)
+    found = next(e for e in plugin.events if isinstance(e, SumcheckRound))
+    assert (found.layer_idx, found.round, found.total_rounds) == (4, 0, 1)
+
+
+def test_open_session_names_what_is_wrong_with_a_plugin() -> None:
+    with pytest.raises(proofstream.PluginError, match="no plugin is named 'otle'") as caught:
+        proofstream.open_session(plugins=["otle"])
+    assert caught.value.hint is not None
+    assert "otel" in caught.value.hint
+
+
+def test_open_session_takes_configuration(tmp_path: Any) -> None:
+    class Configured(RecordingPlugin):
+        pass
+
+    plugin = Configured("configured")
+    with proofstream.open_session(plugins=[plugin], config={"configured": {"depth": 3}}):
+        pass
+    assert plugin.context is not None
+    assert dict(plugin.context.config) == {"depth": 3}
+    assert plugin.context.identity["proofstream.version"] == proofstream.__version__
