@@ -1,4 +1,4 @@
-"""Greets every proof. The smallest plugin with an event type, a flag and a source of its own: copy it to write yours."""
+"""Greets every proof. The smallest plugin with its own event type, flag and source: copy it to begin yours."""
 
 from __future__ import annotations
 

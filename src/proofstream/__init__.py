@@ -72,10 +72,8 @@ from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted,
 from proofstream.opening import open_session
 from proofstream.session import LayerScope, ProofScope, Session, current_session
 from proofstream.timeline import Timelines
-from proofstream.version import VERSION
+from proofstream.version import VERSION as __version__  # noqa: N811 - the name that Python has for it
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
-
-__version__ = VERSION
 
 __all__ = [
     "HOOK_API",
@@ -107,6 +105,7 @@ __all__ = [
     "LayerEnd",
     "LayerKind",
     "LayerProofKind",
+    "LayerScope",
     "LayerStart",
     "LineDecoder",
     "Log",
@@ -122,12 +121,14 @@ __all__ = [
     "ProofAborted",
     "ProofComplete",
     "ProofEvent",
+    "ProofScope",
     "ProofStart",
     "ProofstreamError",
     "Refusal",
     "RoundPoly",
     "RoundPolyDeg3",
     "SecureField",
+    "Session",
     "SessionClosed",
     "SessionFeed",
     "SessionOpened",
@@ -151,6 +152,7 @@ __all__ = [
     "attention_heatmap",
     "claim_approx",
     "commitment_hex",
+    "current_session",
     "encode_envelope",
     "encode_event",
     "gpu_snapshot",
@@ -158,5 +160,6 @@ __all__ = [
     "is_sheddable",
     "kind_of",
     "matmul_trace_cost",
+    "open_session",
     "read_envelope_log",
 ]
