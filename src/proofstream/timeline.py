@@ -174,7 +174,8 @@ class Timelines:
 
 
 def _closing_reason(event: SessionClosed) -> str:
-    return f"the session {event.outcome}" + (f": {event.reason}" if event.reason else "")
+    how = event.outcome if event.outcome == "ended" else f"was {event.outcome}"
+    return f"the session {how}" + (f": {event.reason}" if event.reason else "")
 
 
 class Timeline:

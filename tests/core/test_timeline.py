@@ -175,7 +175,7 @@ class TestProofs:
         teller.tell(proof_start(), layer_start(0), session_closed("lost", "the connection broke off"))
 
         (proof,) = teller.proofs
-        assert proof.aborted_reason == "the session lost: the connection broke off"
+        assert proof.aborted_reason == "the session was lost: the connection broke off"
         assert proof.end_unix_nano == teller.now
         assert [interval.kind for interval in teller.closed] == [IntervalKind.LAYER, IntervalKind.PROOF]
 
