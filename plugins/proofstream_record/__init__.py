@@ -47,13 +47,16 @@ class RecordPlugin:
         ]
 
     @hookimpl
-    def proofstream_configure(self, context: PluginContext) -> None:
-        """Read the settings and make the file."""
+    def proofstream_configure(self, context: PluginContext) -> bool:
+        """Read the settings and make the file; sit the run out if no file is named."""
         from proofstream_record.settings import read_settings  # pydantic is not for `--help`
 
         settings = read_settings(context.config)
+        if settings.path is None:
+            return False
         self._log = context.log
         self._writer = EnvelopeLogWriter(settings.path, overwrite=settings.overwrite, max_bytes=settings.max_bytes)
+        return True
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:

@@ -15,30 +15,30 @@ class Settings(BaseModel):
     """The table `record`.
 
     Attributes:
-        path: The file to write; `.gz` and `.zst` at its end make it compressed.
+        path: The file to write; `.gz` and `.zst` at its end make it compressed. None: nothing is recorded.
         overwrite: Whether a recording that is there is replaced. Off by default: a proof may have taken hours.
         max_bytes: How large the file may grow; the recording ends there and what is missing is counted. None: no bound.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: Path
+    path: Path | None = None
     overwrite: bool = False
     max_bytes: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("path", mode="after")
     @classmethod
-    def _names_a_file(cls, path: Path) -> Path:
-        if not path.name:
+    def _names_a_file(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.name:
             raise ValueError("it must name a file")
-        return path.expanduser()
+        return path and path.expanduser()
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:
     """Validate the configuration table.
 
     Raises:
-        ConfigError: A key is unknown or missing, or its value is not acceptable; one line says which and why.
+        ConfigError: A key is unknown, or its value is not acceptable; one line says which and why.
     """
     try:
         return Settings.model_validate(dict(table))

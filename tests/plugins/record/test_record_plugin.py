@@ -134,7 +134,6 @@ def test_a_full_disk_is_counted_and_said_once(tmp_path: Path, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "record.path: field required"),
         ({"path": "x", "colour": 1}, "record.colour: extra inputs are not permitted"),
         ({"path": ""}, "record.path: it must name a file"),
         ({"path": "x", "max_bytes": 0}, "record.max_bytes: input should be greater than or equal to 1"),
@@ -154,8 +153,11 @@ def test_the_flag_sets_the_path_and_has_an_artefact() -> None:
     assert option.artefact.next_step.format(path="P") == "replay it: proofstream run P"
 
 
-def test_a_plugin_that_was_not_configured_does_nothing() -> None:
+@pytest.mark.parametrize("config", [{}, {"overwrite": True}])
+def test_it_sits_out_a_run_that_nobody_wants_recorded(config: dict[str, Any], tmp_path: Path) -> None:
     plugin = RecordPlugin()
+    host = InlineHost(plugin, config)
+    assert plugin.proofstream_configure(host.context) is False
     plugin.proofstream_consume(tuple(stream()))
     plugin.proofstream_unconfigure()
     assert plugin.proofstream_report_health() == {}
