@@ -23,7 +23,7 @@ from proofstream.lanes import Lane
 from proofstream.loader import PluginRecord, Registry
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
-from proofstream.version import VERSION
+from proofstream.version import __version__
 from proofstream.wire import LineDecoder
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _identity() -> dict[str, str]:
         "service.instance.id": str(uuid.uuid4()),
         "host.name": socket.gethostname(),
         "process.pid": str(os.getpid()),
-        "proofstream.version": VERSION,
+        "proofstream.version": __version__,
     }
 
 

@@ -53,15 +53,17 @@ class RecordingPlugin:
         return [e.kind for e in self.envelopes]
 
     @hookimpl
-    def proofstream_configure(self, context: PluginContext) -> None:
+    def proofstream_configure(self, context: PluginContext) -> bool | None:
         """Keep the context."""
         self.context = context
+        return None
 
     @hookimpl
-    def proofstream_consume(self, batch: Batch) -> None:
+    def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:
         """Keep the envelopes and the batch's size."""
         self.envelopes.extend(batch)
         self.batches.append(len(batch))
+        return None
 
     @hookimpl
     def proofstream_unconfigure(self) -> None:

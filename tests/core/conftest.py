@@ -17,13 +17,14 @@ def make_host() -> Iterator[Callable[..., Host]]:
     """Makes and starts a host of plugin instances; keywords are host settings. It is closed after the test."""
     hosts: list[Host] = []
 
-    def make(*plugins: object, live: bool = True, ready: bool = True, **settings: Any) -> Host:
+    def make(*plugins: object, live: bool = True, ready: bool = True, start: bool = True, **settings: Any) -> Host:
         registry = load(Selection(), found=[], instances=plugins)
         config = Config(host=HostSettings(**settings))
         host = Host(registry=registry, config=config, asked=list(registry.records), live=live)
         hosts.append(host)
-        host.start()
-        if ready:
+        if start:
+            host.start()
+        if start and ready:
             host.wait_configured()
         return host
 

@@ -42,7 +42,12 @@ def test_tally_says_what_is_new() -> None:
 def test_tally_loses_no_count_between_threads() -> None:
     tally = Tally()
     total = 0
-    threads = [threading.Thread(target=lambda: [tally.add("Log") for _ in range(20_000)]) for _ in range(4)]
+
+    def add() -> None:
+        for _ in range(20_000):
+            tally.add("Log")
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +23,8 @@ from proofstream import hookimpl
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    importlib.invalidate_caches()
     return Site(tmp_path)
 
 
@@ -190,8 +192,8 @@ def test_two_distributions_with_one_name_break_both_and_are_named(site: Site) ->
         ),
         (
             (
-                "def proofstream_sources(self): return [proofstream.SourceType(scheme='same', form='same:', summary='s', "
-                "open=print, live=True, waits=True)]"
+                "def proofstream_sources(self): return [proofstream.SourceType(scheme='same', form='same:', "
+                "summary='s', open=print, live=True, waits=True)]"
             ),
             "same",
         ),
