@@ -416,7 +416,7 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         plugin: The plugin's name.
-        status: `starting`, `ready`, `stalled` or `failed`.
+        status: `starting`, `ready`, `idle`, `stalled`, `broken` or `failed`.
         reason: Why, where it is not ready; else None.
         depth: Events waiting in the lane.
         delivered: Events handed to the plugin so far.
