@@ -14,6 +14,9 @@ from proofstream_demo.source import DemoRequest
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 
+_WORTH_SAYING_S = 0.05
+"""Pauses that are shorter in all go without saying."""
+
 
 def demonstrate(
     request: DemoRequest, emit: Callable[[ProofEvent], None], *, pause: Callable[[float], None] = time.sleep
@@ -43,7 +46,7 @@ def conclude(walk: Walk, example: Example, proof: Proof) -> None:
         walk.abort(f"The proof was rejected: {rejected}.")
         return
     verifying_ms = (time.perf_counter() - started) * 1000
-    pauses = f", with {walk.paused_ms} ms of pauses for watching" if walk.paused_ms else ""
+    pauses = f" and {walk.paused_s:.1f} s of pauses for watching" if walk.paused_s >= _WORTH_SAYING_S else ""
     walk.log(f"Proof verified: proved in {proving_ms} ms{pauses}, verified in {verifying_ms:.0f} ms.")
     walk.log(f"Proved: {example.answer(centred(proof.output))}.")
     walk.complete()

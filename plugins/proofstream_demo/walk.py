@@ -87,9 +87,9 @@ class Walk:
         return _milliseconds(time.perf_counter() - self._started - self._paused_s)
 
     @property
-    def paused_ms(self) -> int:
-        """Milliseconds of pauses between layers so far."""
-        return _milliseconds(self._paused_s)
+    def paused_s(self) -> float:
+        """Seconds of pauses between layers so far."""
+        return self._paused_s
 
     def log(self, message: str, level: LogLevel = LogLevel.Info) -> None:
         """Say something to the person who watches."""
