@@ -24,8 +24,8 @@ class OtelPlugin:
         requires: The modules that it needs.
 
     Args:
-        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one, what
-            is configured is used, or else the global provider if it is one of the SDK.
+        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one,
+            what is configured is used, or else the global provider if it is one of the SDK.
         settings: Values of the configuration table ``[otel]``, which win over it.
     """
 
@@ -69,11 +69,12 @@ class OtelPlugin:
         return None if trace is None else parents.current(trace)
 
     @hookimpl
-    def proofstream_configure(self, context: PluginContext) -> None:
-        """Validate the table and open what it asks for."""
+    def proofstream_configure(self, context: PluginContext) -> bool:
+        """Validate the table and open what it asks for; sits the run out if there is nowhere to export to."""
         from proofstream_otel.exporting import Exporting
 
         self._exporting = Exporting(context, {**context.config, **self._settings}, self._tracer_provider)
+        return not self._exporting.is_idle
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:

@@ -17,7 +17,7 @@ import msgspec
 
 from proofstream_otel import protobuf
 from proofstream_otel.environment import Batching
-from proofstream_otel.resources import Resource
+from proofstream_otel.resources import MAX_KNOWN, Resource
 from proofstream_otel.spans import SpanValues
 from proofstream_otel.transport import Reply, Transport
 
@@ -125,8 +125,10 @@ class Exporter:
     def _resource_of(self, span: SpanValues) -> bytes:
         found = self._resources.get(span.resource)
         if found is None:
-            encoded = protobuf.encode_resource(self._resource.of(span.resource))
-            found = self._resources[span.resource] = encoded
+            if len(self._resources) >= MAX_KNOWN:
+                self._resources.clear()
+            found = protobuf.encode_resource(self._resource.of(span.resource))
+            self._resources[span.resource] = found
         return found
 
     def _wait_for_room(self, size: int, *, reserve: int) -> bool:
@@ -163,7 +165,7 @@ class Exporter:
             self._settle(reply, len(batch))
 
     def _next_batch(self) -> list[_Item] | None:
-        """Wait until a request is due, and take its spans off the queue; None when all is sent and no more will come."""
+        """Wait until a request is due, and take its spans off the queue; None when no more will come."""
         with self._changed:
             while (wait_s := self._due_in()) > 0:
                 self._changed.wait(wait_s)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
-from proofstream import Batch, ConfigError, PluginContext, SessionOpened, TraceStarted
+from proofstream import Batch, ConfigError, PluginContext, TraceStarted
 from proofstream_otel import environment
 from proofstream_otel import settings as tables
 from proofstream_otel.borrowed import BorrowedWriter
@@ -38,25 +38,26 @@ class Exporting:
             PluginError: It needs packages that are not installed.
         """
         self._log = context.log
-        self._identity = context.identity
         self._settings = tables.read(table)
         self._limits = self._settings.note_limits
         self._mapper: SpanMapper | None = None
         self._writer: Writer | None = None
         self._disabled = environment.is_sdk_disabled()
-        self._finds_global = False
         if self._disabled:
             self._log.warning("OTEL_SDK_DISABLED is set: no traces are exported")
         else:
             self._choose(context, tracer_provider)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nowhere to export to."""
+        return self._writer is None
+
     def consume(self, batch: Batch) -> Iterable[TraceStarted]:
         """Turn envelopes into spans; returns the trace of each proof that begins."""
         started: list[TraceStarted] = []
-        for envelope in batch:
-            if self._mapper is None and self._finds_global and isinstance(envelope.event, SessionOpened):
-                self._use_global()
-            if self._mapper is not None:
+        if self._mapper is not None:
+            for envelope in batch:
                 started.extend(self._mapper.feed(envelope))
         return started
 
@@ -78,24 +79,15 @@ class Exporting:
         if tracer_provider is not None and asked:
             raise ConfigError("otel: a tracer provider was passed in, so otel.endpoint and otel.file cannot be set")
         if tracer_provider is not None:
-            self._use(BorrowedWriter(tracer_provider, self._identity))
+            self._use(BorrowedWriter(tracer_provider, context.identity))
         elif asked:
             self._use(OwnedWriter(_sinks(settings, context)))
-        elif not self._use_global() and environment.has_endpoint():
+        elif isinstance(provider := trace.get_tracer_provider(), SdkTracerProvider):
+            self._use(BorrowedWriter(provider, context.identity))
+        elif environment.has_endpoint():
             self._use(OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context)))
-        self._finds_global = self._writer is None
-        if self._finds_global:
-            self._log.info(
-                "no OTLP endpoint, file or tracer provider is configured: no traces are exported until one is"
-            )
-
-    def _use_global(self) -> bool:
-        """Use the application's global provider, if it has set one."""
-        provider = trace.get_tracer_provider()
-        if not isinstance(provider, SdkTracerProvider):
-            return False
-        self._use(BorrowedWriter(provider, self._identity))
-        return True
+        else:
+            self._log.info("no OTLP endpoint, file or tracer provider is there: no traces are exported")
 
     def _use(self, writer: Writer) -> None:
         self._writer = writer

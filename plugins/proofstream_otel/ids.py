@@ -15,9 +15,9 @@ def session_trace_id(session_id: str) -> str:
     return _hash(_TRACE_BYTES, session_id, "session trace")
 
 
-def session_span_id(session_id: str) -> str:
-    """A session's own span, as 16 hex digits."""
-    return _hash(_SPAN_BYTES, session_id, "session")
+def session_span_id(session_id: str, part: int) -> str:
+    """A session's own span, as 16 hex digits; `part` counts how often the session went on after it had ended."""
+    return _hash(_SPAN_BYTES, session_id, "session", str(part))
 
 
 def proof_trace_id(session_id: str, proof_ordinal: int) -> str:

@@ -11,9 +11,6 @@ from typing import Any
 from proofstream import Envelope, SessionOpened
 from proofstream_otel.spans import Parent
 
-PLUGIN = "otel"
-"""The name under which this plugin's captures come back."""
-
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
@@ -83,5 +80,4 @@ class Parents:
 
 
 def _captured(envelope: Envelope) -> Parent | None:
-    captured = envelope.captured.get(PLUGIN)
-    return captured if isinstance(captured, Parent) else None
+    return next((value for value in envelope.captured.values() if isinstance(value, Parent)), None)

@@ -46,7 +46,6 @@ class Attr:
     TIME_SOURCE: Final = "proofstream.time.source"
     START_SEEN: Final = "proofstream.start_seen"
     END_SEEN: Final = "proofstream.end_seen"
-    INCOMPLETE: Final = "proofstream.incomplete"
     LOST_EVENTS: Final = "proofstream.lost_events"
     NOTES_DROPPED: Final = "proofstream.notes.dropped"
 

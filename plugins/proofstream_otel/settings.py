@@ -101,4 +101,6 @@ def read(table: Mapping[str, Any]) -> Settings:
 
 def _line(detail: Any) -> str:
     where = ".".join(["otel", *(str(part) for part in detail["loc"])])
+    if detail["type"] == "extra_forbidden":
+        return f"{where}: there is no such key; known are {', '.join(sorted(Settings.model_fields))}"
     return f"{where}: {detail['msg'].removeprefix('Value error, ')}"

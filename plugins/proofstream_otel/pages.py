@@ -1,0 +1,64 @@
+"""An open span and what is gathered for it until it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofstream import CircuitCompiled, Envelope, GpuStatus
+from proofstream_otel import describe, safe
+from proofstream_otel.notes import Notebook
+from proofstream_otel.semconv import Attr
+from proofstream_otel.settings import NoteLimits
+from proofstream_otel.spans import SpanValues
+
+MAX_DEVICES = 16
+"""Names of devices kept for a span."""
+
+
+class Page:
+    """One open span.
+
+    Attributes:
+        span: The span as it began.
+    """
+
+    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "span")
+
+    def __init__(self, span: SpanValues, limits: NoteLimits) -> None:
+        self.span = span
+        self._notes = Notebook(limits)
+        self._found: dict[str, Any] = {}
+        self._gpu_statuses = 0
+        self._devices: list[str] = []
+
+    def note(self, envelope: Envelope) -> None:
+        """Take an event that happened in the span."""
+        event = envelope.event
+        if isinstance(event, GpuStatus):
+            self._gpu_statuses += 1
+            self._remember(describe.device_names(event))
+            return
+        if isinstance(event, CircuitCompiled):
+            self._found.update(describe.circuit_of(event))
+        self._notes.add(envelope)
+
+    def close(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
+        """The span as it ended, with what its last event and the counts say."""
+        events, dropped, counts = self._notes.close()
+        span = self.span
+        span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
+        span.attributes.update(safe.attributes({**said, **self._found, **self._gpu_counts(), **counts}))
+        span.events = events
+        span.dropped_events = dropped
+        span.error = None if error is None else safe.text(error)
+        return span
+
+    def _remember(self, names: list[str]) -> None:
+        for name in names:
+            if name not in self._devices and len(self._devices) < MAX_DEVICES:
+                self._devices.append(name)
+
+    def _gpu_counts(self) -> dict[str, Any]:
+        if not self._gpu_statuses:
+            return {}
+        return {Attr.GPU_STATUS_COUNT: self._gpu_statuses, Attr.GPU_STATUS_DEVICES: self._devices}
