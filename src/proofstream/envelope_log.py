@@ -103,8 +103,8 @@ class EnvelopeLogWriter:
 
     def __init__(self, path: Path, *, overwrite: bool = False, max_bytes: int | None = None) -> None:
         self.path = path
-        self.dropped = 0
-        self.lost = 0
+        self.dropped: int = 0
+        self.lost: int = 0
         self._max_bytes = max_bytes
         self._codec = _codec(path)
         self._file = _create(path, overwrite=overwrite)

@@ -28,7 +28,8 @@ def open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}") from error
+        hint = f"to listen on a socket: unix:{path}" if path.is_socket() else None
+        raise SourceError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise SourceError(f"cannot read {path}: it is a folder")
@@ -63,8 +64,13 @@ class FileSource:
                 self._replay(feed, file)
             else:
                 reader = LineReader(self._decoder, self._max_line_bytes)
-                router = SessionRouter(feed, source=str(self._path), time_source="arrival")
-                read_stream(file.fileno(), router, reader, lambda: self._stopped(feed))
+                read_stream(
+                    file.fileno(),
+                    name=str(self._path),
+                    feed=feed,
+                    reader=reader,
+                    stopped=lambda: self._stopped(feed),
+                )
 
     def _stopped(self, feed: Feed) -> bool:
         return bool(self._stop) or feed.stopping
@@ -85,7 +91,7 @@ class FileSource:
             source=str(self._path),
             time_source="arrival" if found is None else "reconstructed",
             session_id=None if found is None else found.session_id,
-            opened_at=None if found is None else found.begins_unix_nano,
+            opened_at=None if found is None else max(0, found.begins_unix_nano),
             hold_refusals=True,
         )
         timed = None if found is None else Reconstruction(found).timed

@@ -17,18 +17,20 @@ _READ_BYTES = 64 * 1024
 _LOOK_UP_S = 0.2
 
 
-def read_stream(descriptor: int, router: SessionRouter, reader: LineReader, stopped: Callable[[], bool]) -> None:
+def read_stream(descriptor: int, *, name: str, feed: Feed, reader: LineReader, stopped: Callable[[], bool]) -> None:
     """Deliver what comes, as it comes, until the writer goes.
 
     Args:
         descriptor: What is read. It is not closed.
-        router: Takes the events; it is closed at the end.
+        name: What it is called before a person.
+        feed: The host.
         reader: Reads the lines.
         stopped: Asked five times a second whether to stop.
 
     Raises:
         SourceError: It cannot be read.
     """
+    router = SessionRouter(feed, source=name, time_source="arrival")
     while not stopped():
         try:
             ready, _, _ = select.select([descriptor], [], [], _LOOK_UP_S)
@@ -39,7 +41,7 @@ def read_stream(descriptor: int, router: SessionRouter, reader: LineReader, stop
             continue
         except OSError as error:
             router.close("lost", error.strerror)
-            raise SourceError(f"cannot read: {error.strerror}") from error
+            raise SourceError(f"cannot read {name}: {error.strerror}") from error
         items = reader.feed(data) if data else reader.finish()
         for item in items:
             router.take(item)
@@ -68,5 +70,10 @@ class StdinSource:
         Raises:
             SourceError: It cannot be read.
         """
-        router = SessionRouter(feed, source="standard input", time_source="arrival")
-        read_stream(self._descriptor, router, self._reader, lambda: bool(self._stop) or feed.stopping)
+        read_stream(
+            self._descriptor,
+            name="standard input",
+            feed=feed,
+            reader=self._reader,
+            stopped=lambda: bool(self._stop) or feed.stopping,
+        )

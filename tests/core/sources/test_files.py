@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -71,6 +72,14 @@ def test_a_file_without_permission_is_one_clear_line(
         monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(SourceError, match=r"cannot read .*secret.jsonl: Permission denied$"):
         replay(path)
+
+
+def test_a_socket_given_as_a_file_says_how_to_listen(tmp_path: Path, replay: Any) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(f"{tmp_path}/s.sock")
+        with pytest.raises(SourceError, match="cannot read") as caught:
+            replay(tmp_path / "s.sock")
+    assert caught.value.hint == f"to listen on a socket: unix:{tmp_path}/s.sock"
 
 
 def test_zst_without_its_package_says_what_to_install(
@@ -217,9 +226,9 @@ def test_a_reported_time_beyond_belief_counts_as_none(tmp_path: Path, replay: An
 
 def test_no_time_is_before_the_epoch(tmp_path: Path, replay: Any) -> None:
     path = write_lines(tmp_path / "x.jsonl", [LAYER_END % (0, LONGEST_BELIEVABLE_MS)] * 200)
-    times = replay(path).only.times
-    assert min(times) == 0
-    assert max(times) == 10**18
+    session = replay(path).only
+    assert min(session.times) == session.opened_at == 0
+    assert max(session.times) == 10**18
 
 
 # Pace
@@ -359,3 +368,13 @@ def test_silent_stdin_stops_within_a_second(start: Any, eventually: Any) -> None
     os.close(reading)
     os.close(writing)
     assert running.feed.only.closed == [("interrupted", None)]
+
+
+def test_a_closed_standard_input_is_one_clear_line(start: Any) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    running = start(StdinSource(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=reading))
+    with pytest.raises(SourceError, match="cannot read standard input: Bad file descriptor"):
+        running.join()
+    os.close(writing)
+    assert running.feed.only.closed == [("lost", "Bad file descriptor")]
