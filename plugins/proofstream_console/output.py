@@ -64,7 +64,7 @@ class Output:
             if self.is_broken or len(self._backlog) + len(data) > MAX_BACKLOG_BYTES:
                 self.unshown_bytes += len(data)
             elif self._fd is None:
-                self._write_to_target(text, len(data))
+                self._write_to_target(data)
             else:
                 self._backlog += data
                 self._push(0.0)
@@ -102,12 +102,12 @@ class Output:
         except (OSError, ValueError):
             self._lose()
 
-    def _write_to_target(self, text: str, size: int) -> None:
+    def _write_to_target(self, data: bytes) -> None:
         try:
-            self._target.write(text)
+            self._target.write(data.decode(self.encoding))
             self._target.flush()
         except (OSError, ValueError):
-            self.unshown_bytes += size
+            self._backlog += data
             self._lose()
 
     def _lose(self) -> None:
