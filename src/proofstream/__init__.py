@@ -72,7 +72,7 @@ from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted,
 from proofstream.opening import open_session
 from proofstream.session import LayerScope, ProofScope, Session, current_session
 from proofstream.timeline import Timelines
-from proofstream.version import __version__  # noqa: N811 - the name that Python has for it
+from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
 
 __all__ = [

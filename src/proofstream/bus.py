@@ -72,9 +72,9 @@ class Bus:
         on_tick: Callable[[], None],
         lane_capacity: int,
     ) -> None:
-        self.gate = Gate(self, high_water=lane_capacity // 2)
+        self.gate: Gate = Gate(self, high_water=lane_capacity // 2)
         self.lost_at_intake: dict[str, int] = {}
-        self.passed = 0
+        self.passed: int = 0
         self._intake = intake
         self._decoder = decoder
         self._lanes = lanes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from proofstream.events import SessionClosed, SessionOpened
+from proofstream.events import ProofEvent, SessionClosed, SessionOpened
 from proofstream.host import Host
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
@@ -17,6 +17,10 @@ class HostFeed:
         host: The host.
         waits: Whether the source is held back while plugins are behind.
         tell: Shows a line to the person who runs the command.
+
+    Attributes:
+        stopping: Set when the source is to stop.
+        interrupted: Why, unless it has come to its own end.
     """
 
     def __init__(self, host: Host, *, waits: bool, tell: Callable[[str], None]) -> None:
@@ -24,6 +28,7 @@ class HostFeed:
         self.waits = waits
         self._tell = tell
         self.stopping = False
+        self.interrupted: str | None = None
 
     def open_session(
         self,
@@ -51,8 +56,7 @@ class HostSessionFeed:
     """One session as a source fills it; an implementation of `contracts.SessionFeed`."""
 
     def __init__(self, feed: HostFeed, session: Session, opening: tuple[str, int | None] | None) -> None:
-        self.session_id = session.session_id
-        self.emit = session.emit
+        self.session_id: str = session.session_id
         self._feed = feed
         self._session = session
         self._opening = opening
@@ -83,10 +87,16 @@ class HostSessionFeed:
         for decoded in chunk[room:]:
             session.drop(decoded.event)
 
+    def emit(self, event: ProofEvent) -> None:
+        """See `contracts.SessionFeed`."""
+        self._session.emit(event)
+
     def refuse(self, refusal: Refusal) -> None:
         """See `contracts.SessionFeed`."""
         self._session.report_refusal(str(refusal))
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
-        """See `contracts.SessionFeed`."""
+        """See `contracts.SessionFeed`; what a source ends because it was told to has not come to its own end."""
+        if self._feed.interrupted is not None and outcome == "ended":
+            outcome, reason = "interrupted", self._feed.interrupted
         self._session.close(outcome=outcome, reason=reason)

@@ -37,8 +37,8 @@ PROJECT = "proofstream"
 HOOK_API = 1
 """Version of the hooks; within one version hooks and arguments are only added."""
 
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker(PROJECT)
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker(PROJECT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,7 @@ from proofstream.version import __version__
 from proofstream.wire import LineDecoder
 
 if TYPE_CHECKING:
-    from proofstream.config import Config
+    from proofstream.config import Config, HostSettings
 
 HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
@@ -60,12 +60,12 @@ class Host:
         wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.registry = registry
-        self.settings = config.host
+        self.settings: HostSettings = config.host
         self.live = live
-        self.identity = _identity()
+        self.identity: dict[str, str] = _identity()
         self.sessions: dict[str, Session] = {}
         self._config = config
-        self.intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
+        self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
             intake=self.intake,
             owner=self,
@@ -74,11 +74,13 @@ class Host:
         )
         self._published: dict[str, tuple[float, PluginHealth]] = {}
         self._capture_failed: set[str] = set()
-        self.retired = Retired()
-        self.asked = frozenset(asked)
+        self.retired: Retired = Retired()
+        self.asked: frozenset[str] = frozenset(asked)
         records = [registry.require(name) for name in dict.fromkeys((*asked, *wanted))]
-        self.lanes = [self._lane(record) for record in records if record.hooks is not None and record.hooks.act]
-        self.bus = Bus(
+        self.lanes: list[Lane] = [
+            self._lane(record) for record in records if record.hooks is not None and record.hooks.act
+        ]
+        self.bus: Bus = Bus(
             intake=self.intake,
             decoder=LineDecoder(registry.catalog),
             lanes=self.lanes,

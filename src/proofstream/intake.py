@@ -130,11 +130,11 @@ class Intake:
 
     def __init__(self, *, capacity: int, clock: Callable[[], int]) -> None:
         self.items: deque[Item] = deque()
-        self.capacity = capacity
-        self.clock = clock
-        self.overflowed = False
-        self.listening = True
-        self.wakeup = Wakeup()
+        self.capacity: int = capacity
+        self.clock: Callable[[], int] = clock
+        self.overflowed: bool = False
+        self.listening: bool = True
+        self.wakeup: Wakeup = Wakeup()
 
     def put(self, sender: Sender, what: ProofEvent | Posted | Decoded) -> None:
         """Append one item, whatever the bound: for what is rare and must not be lost."""

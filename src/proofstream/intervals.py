@@ -72,17 +72,17 @@ class Interval:
         opened: Envelope | None,
         start_unix_nano: int,
     ) -> None:
-        self.kind = kind
-        self.session_id = session_id
-        self.job_id = job_id
-        self.ordinal = ordinal
-        self.key = key
-        self.proof = proof
-        self.opened = opened
-        self.start_unix_nano = start_unix_nano
+        self.kind: IntervalKind = kind
+        self.session_id: str = session_id
+        self.job_id: str | None = job_id
+        self.ordinal: int = ordinal
+        self.key: int | None = key
+        self.proof: Proof | None = proof
+        self.opened: Envelope | None = opened
+        self.start_unix_nano: int = start_unix_nano
         self.closed: Envelope | None = None
         self.end_unix_nano: int | None = None
-        self.rounds = 0
+        self.rounds: int = 0
         self.superseded_unix_nano: int | None = None
         self.aborted_reason: str | None = None
 
@@ -196,18 +196,18 @@ class Proof(Interval):
             opened=opened,
             start_unix_nano=start_unix_nano,
         )
-        self.proof_ordinal = proof_ordinal
-        self.layers_opened = 0
-        self.layers_closed = 0
-        self.layers_superseded = 0
-        self.rounds_unplaced = 0
-        self.lost_events = 0
+        self.proof_ordinal: int = proof_ordinal
+        self.layers_opened: int = 0
+        self.layers_closed: int = 0
+        self.layers_superseded: int = 0
+        self.rounds_unplaced: int = 0
+        self.lost_events: int = 0
         self.last_layer: Interval | None = None
         self.circuit: CircuitCompiled | None = None
         self.open_layers: dict[int, Interval] = {}
-        self.open_children = OpenParts()
+        self.open_children: OpenParts = OpenParts()
         self.walking: dict[int | None, Interval] = {}
-        self.latest_end_unix_nano = start_unix_nano
+        self.latest_end_unix_nano: int = start_unix_nano
 
     @property
     def num_layers(self) -> int | None:

@@ -56,14 +56,14 @@ class Lane:
         wake_bus: Callable[[], None],
     ) -> None:
         self.record = record
-        self.name = record.name
-        self.configured = threading.Event()
-        self.stopped = threading.Event()
-        self.delivered = 0
+        self.name: str = record.name
+        self.configured: threading.Event = threading.Event()
+        self.stopped: threading.Event = threading.Event()
+        self.delivered: int = 0
         self.dropped: dict[str, int] = {}
-        self.lost_lifecycle = 0
+        self.lost_lifecycle: int = 0
         self.counters: dict[str, int] = {}
-        self.progress_at = time.monotonic()
+        self.progress_at: float = time.monotonic()
         self._hooks = hooks
         self._context = context
         self._settings = settings

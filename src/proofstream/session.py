@@ -69,10 +69,10 @@ class Session:
         session_id: str | None = None,
         replayed: bool = False,
     ) -> None:
-        self.session_id = session_id if session_id is not None else uuid.uuid4().hex
+        self.session_id: str = session_id if session_id is not None else uuid.uuid4().hex
         self.source = source
-        self.dropped = Tally()
-        self.refused = 0
+        self.dropped: Tally = Tally()
+        self.refused: int = 0
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
         self._intake = intake

@@ -21,7 +21,7 @@ class FixedClock:
     """A clock that moves only when told to. Call it for the time in nanoseconds."""
 
     def __init__(self, start: int = START_UNIX_NANO) -> None:
-        self.now = start
+        self.now: int = start
 
     def __call__(self) -> int:
         """The time it stands at."""
@@ -40,7 +40,7 @@ class RecordingPlugin:
         self.envelopes: list[Envelope] = []
         self.batches: list[int] = []
         self.context: PluginContext | None = None
-        self.unconfigured = False
+        self.unconfigured: bool = False
 
     @property
     def events(self) -> list[ProofEvent]:
@@ -129,8 +129,8 @@ class InlineHost:
     ) -> None:
         self.plugin = plugin
         self.derived: list[ProofEvent] = []
-        self.progressed = 0
-        self.context = PluginContext(
+        self.progressed: int = 0
+        self.context: PluginContext = PluginContext(
             config=config or {},
             catalog=catalog if catalog is not None else Catalog(),
             publish=self.derived.append,

@@ -64,11 +64,11 @@ class Session:
     __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines")
 
     def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
+        self.session_id: str = session_id
         self.opened: Envelope | None = None
-        self.lost_events = 0
-        self.proofs = 0
-        self.aborted = 0
+        self.lost_events: int = 0
+        self.proofs: int = 0
+        self.aborted: int = 0
         self.timelines: dict[str | None, Timeline] = {}
         self._intervals = 0
 
