@@ -100,6 +100,11 @@ class Model:
     # What the views ask
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no producer has said anything yet."""
+        return not (self.totals.events or self.totals.refused)
+
+    @property
     def open_proofs(self) -> list[ProofSummary]:
         """The proofs that are open, in the order in which they began; their counts are brought up to date."""
         for proof, summary in self._open.items():

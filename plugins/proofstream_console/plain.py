@@ -38,8 +38,8 @@ class PlainFace:
         self._write_lines(self._news(now, last=False) + self._progress(now))
 
     def finish(self, now: float) -> None:
-        """Write what is left, and an empty line before the report."""
-        self._write_lines([*self._news(now, last=True), ""])
+        """Write what is left."""
+        self._write_lines(self._news(now, last=True))
 
     def _write_lines(self, lines: list[str]) -> None:
         if lines:

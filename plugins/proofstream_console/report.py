@@ -11,7 +11,7 @@ from rich.text import Text
 from proofstream import IntervalKind
 from proofstream_console import words
 from proofstream_console.model import Model
-from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
+from proofstream_console.summaries import LayerSummary, ProofSummary, Tally, Totals
 from proofstream_console.text import CHECK, CROSS, DOT, WAIT, count, counted, duration, fine_percent, safe_text
 from proofstream_console.view import kind_style, shapes
 
@@ -32,7 +32,7 @@ _DISAGREE_RATIO = 1.25
 def report(model: Model, *, width: int) -> RenderableType:
     """The report for a terminal of that width."""
     totals = model.totals
-    if not (totals.events or totals.refused):
+    if model.is_empty:
         return Text("Nothing was received.", style="yellow")
     blocks: list[RenderableType] = [*_headlines(model), _facts(model)]
     if totals.proofs > 1:
@@ -142,9 +142,10 @@ def _counted_or_nothing(number: int, noun: str) -> Text:
 
 
 def _disagreement(model: Model) -> str:
-    """The producer's own sum of layer times, where it is far from the measured one."""
-    measured = sum(tally.total_ns for tally in model.by_kind.values())
-    reported = (model.totals.reported_ms + sum(p.reported_ms for p in model.open_proofs)) * 1_000_000
+    """The producer's own sum of layer times, where it is far from the measured one of the same layers."""
+    sums: list[Totals | ProofSummary] = [model.totals, *model.open_proofs]
+    measured = sum(each.measured_ns for each in sums)
+    reported = sum(each.reported_ms for each in sums) * 1_000_000
     far = reported > measured * _DISAGREE_RATIO or measured > reported * _DISAGREE_RATIO
     if not reported or not far or abs(reported - measured) < _DISAGREE_NS:
         return ""
@@ -245,7 +246,9 @@ def _layer_note(layer: LayerSummary) -> Text:
         *([] if layer.start_seen else ["start not seen"]),
         *([] if layer.end_seen or layer.aborted else ["no end event"]),
     ]
-    return note.append(f" {DOT} {', '.join(remarks)}" if remarks else "", "yellow")
+    if remarks:
+        note.append((f" {DOT} " if note else "") + ", ".join(remarks), "yellow")
+    return note
 
 
 def _proof_table(model: Model, width: int) -> Table:

@@ -131,7 +131,7 @@ class Screen:
         self._face.finish(self._clock())
         with self._console.capture() as capture:
             self._console.print(report(self.model, width=self._console.width))
-        lines = capture.get().splitlines()
+        lines = [*([] if self.model.is_empty else [""]), *capture.get().splitlines()]
         self.output.write("".join(f"{line.rstrip()}\n" for line in lines))
         if not self.output.drain(timeout_s):
             self.output.give_up()

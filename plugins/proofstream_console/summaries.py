@@ -65,7 +65,8 @@ class ProofSummary:
         lost: Events known to be missing while it was open.
         duration_ns: Measured from envelope times; None while it is open.
         after_layers_ns: How much of it came after its last layer's end.
-        reported_ms: The producer's own durations of its layers, summed.
+        reported_ms: The producer's own durations of the layers with an end event, summed.
+        measured_ns: The measured durations of the same layers, summed.
         aborted_reason: Why it ended without success, or None.
         last_layer: The layer that began last, as `(index, kind)`, or None.
         trace_id: Its trace, once one was started.
@@ -89,6 +90,7 @@ class ProofSummary:
     duration_ns: int | None = None
     after_layers_ns: int = 0
     reported_ms: int = 0
+    measured_ns: int = 0
     aborted_reason: str | None = None
     last_layer: tuple[int, str] | None = None
     trace_id: str | None = None
@@ -117,6 +119,7 @@ class ProofSummary:
         event = layer.closed.event
         if isinstance(event, LayerEnd):
             self.reported_ms += event.duration_ms
+            self.measured_ns += layer.duration_ns or 0
 
     def end(self, proof: Proof) -> None:
         """Take in the proof's end, and let go of it."""
@@ -169,6 +172,7 @@ class Totals:
     layers_without_end: int = 0
     rounds: int = 0
     reported_ms: int = 0
+    measured_ns: int = 0
     proof_time: Tally = field(default_factory=Tally)
     after_layers: Tally = field(default_factory=Tally)
 
@@ -186,6 +190,7 @@ class Totals:
         self.layers_without_end += summary.layers_without_end
         self.rounds += summary.rounds
         self.reported_ms += summary.reported_ms
+        self.measured_ns += summary.measured_ns
 
 
 def summarize_proof(proof: Proof, number: int) -> ProofSummary:

@@ -109,7 +109,9 @@ class LiveView:
     def _layer(self, layer: Interval, width: int) -> Text:
         line = layer_name(layer.key or 0, layer.layer_kind)
         event = layer.opened.event if layer.opened is not None else None
-        took = Text(duration(self._model.elapsed_ns(layer)), style="cyan")
+        elapsed_ns = self._model.elapsed_ns(layer)
+        # In a replay the time of an open layer stands still at its start until its end is read.
+        took = Text(duration(elapsed_ns) if elapsed_ns else "", style="cyan")
         if isinstance(event, LayerStart):
             line = _append_if_fits(line, shapes(event.input_shape, event.output_shape), width - len(took) - 2)
             if event.gpu_device is not None:

@@ -23,17 +23,20 @@ def _on_backend(proof: ProofSummary) -> str:
 
 def full_title(proof: ProofSummary) -> str:
     """The same with the producer's name of the job, where there is one."""
-    job = f", job {safe_text(proof.job_id, 40)}" if proof.job_id else ""
-    return proof_title(proof) + job
+    return proof_title(proof) + _of_job(proof)
+
+
+def _of_job(proof: ProofSummary) -> str:
+    return f", job {safe_text(proof.job_id, 40)}" if proof.job_id else ""
 
 
 def proof_opened(proof: ProofSummary) -> str:
     """One line for a proof that began."""
     if not proof.start_seen:
         return f"proof {proof.number + 1} joined after its start"
-    subject = f": {full_title(proof)}" if proof.model or proof.job_id else _on_backend(proof)
+    subject = f": {proof_title(proof)}" if proof.model else _on_backend(proof)
     layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
-    return f"proof {proof.number + 1} started{subject}{layers}"
+    return f"proof {proof.number + 1} started{subject}{_of_job(proof)}{layers}"
 
 
 def layers_done(proof: ProofSummary) -> str:
