@@ -42,7 +42,11 @@ class RecordPlugin:
                 kind=OptionKind.VALUE,
                 summary="Record everything into FILE, which `proofstream run` replays; also .gz and .zst.",
                 metavar="FILE",
-                artefact=Artefact(name="proof.jsonl", next_step="replay it: proofstream run {path}"),
+                artefact=Artefact(
+                    name="proof.jsonl",
+                    next_step="replay it: proofstream run {path}",
+                    settings={"overwrite": True},
+                ),
             )
         ]
 

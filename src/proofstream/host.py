@@ -64,6 +64,7 @@ class Host:
         self.live = live
         self.identity: dict[str, str] = _identity()
         self.sessions: dict[str, Session] = {}
+        self.sessions_opened = 0
         self._config = config
         self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
@@ -167,6 +168,7 @@ class Host:
             replayed=replayed,
         )
         self.sessions[session.session_id] = session
+        self.sessions_opened += 1
         self.bus.watch(session)
         return session
 

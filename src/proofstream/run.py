@@ -22,6 +22,8 @@ EXIT_OK = 0
 EXIT_UNDELIVERED = 1
 EXIT_USAGE = 2
 
+_STRICT = "a plugin failed, and --strict was given"
+
 _log = logging.getLogger("proofstream.run")
 
 
@@ -104,9 +106,13 @@ class Run:
     def stop(self, signal: int) -> None:
         """End the run soon, as told by a signal."""
         self._signal = signal
-        if self._feed is not None:
-            self._feed.stopping = True
+        self._interrupt(f"by signal {signal}")
         self._ended.set()
+
+    def _interrupt(self, reason: str) -> None:
+        if self._feed is not None:
+            self._feed.interrupted = reason
+            self._feed.stopping = True
 
     def run(self) -> RunResult:
         """Run until the source ends or the run is stopped; then let the plugins finish."""
@@ -137,11 +143,12 @@ class Run:
         thread.start()
         while not self._ended.wait(0.1):
             if self._must_end(host):
+                self._interrupt(_STRICT)
                 break
         feed.stopping = True
         self._source.stop()
         thread.join(1.0)
-        if isinstance(self._error, UsageError | SourceError) and not host.bus.passed:
+        if isinstance(self._error, UsageError | SourceError) and not host.sessions_opened:
             host.close()
             raise self._error
 
@@ -167,5 +174,5 @@ class Run:
         if self._error is not None:
             return "lost", str(self._error)
         if self._must_end(host):
-            return "interrupted", "a plugin failed, and --strict was given"
+            return "interrupted", _STRICT
         return "ended", None

@@ -15,7 +15,7 @@ from proofstream.sources.lines import Item, LineReader
 from proofstream.sources.pacing import Pacer, StopFlag
 from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.sources.routing import SessionRouter
-from proofstream.sources.streams import read_stream
+from proofstream.sources.streams import deliver_stream
 from proofstream.wire import Decoded, LineDecoder
 
 
@@ -64,7 +64,7 @@ class FileSource:
                 self._replay(feed, file)
             else:
                 reader = LineReader(self._decoder, self._max_line_bytes)
-                read_stream(
+                deliver_stream(
                     file.fileno(),
                     name=str(self._path),
                     feed=feed,

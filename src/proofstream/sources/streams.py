@@ -17,7 +17,7 @@ _READ_BYTES = 64 * 1024
 _LOOK_UP_S = 0.2
 
 
-def read_stream(descriptor: int, *, name: str, feed: Feed, reader: LineReader, stopped: Callable[[], bool]) -> None:
+def deliver_stream(descriptor: int, *, name: str, feed: Feed, reader: LineReader, stopped: Callable[[], bool]) -> None:
     """Deliver what comes, as it comes, until the writer goes.
 
     Args:
@@ -70,7 +70,7 @@ class StdinSource:
         Raises:
             SourceError: It cannot be read.
         """
-        read_stream(
+        deliver_stream(
             self._descriptor,
             name="standard input",
             feed=feed,

@@ -1,0 +1,208 @@
+"""The command line as a person meets it: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parents[1] / "data" / "wire"
+SMOL = DATA / "smollm2-135m-cpu.jsonl"
+
+
+def one_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith("proofstream: error: ")]
+    assert len(lines) == 1, text
+    assert "Traceback" not in text
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run"], "Missing argument 'SOURCE'"),
+        (["run", "none.jsonl"], "cannot read none.jsonl"),
+        (["run", "ftp://host/x"], "no source is called 'ftp'"),
+        (["run", str(SMOL), "--otlpp"], "No such option '--otlpp'"),
+        (["run", str(SMOL), "--plugin", "nope"], "no plugin is named 'nope'"),
+        (["run", str(SMOL), "--plugin", "otel", "--no-plugin", "otel"], "both asked for and switched off"),
+        (["run", str(SMOL), "--set", "otel"], "not of the form plugin.key=value"),
+        (["run", str(SMOL), "--set", "oetl.x=1"], "no plugin is named 'oetl'"),
+        (["run", str(SMOL), "--otlp-file", "x", "--set", "otel.colour=1"], "otel.colour"),
+        (["run", str(SMOL), "--otlp-file", "x", "--no-plugin", "otel"], "No such option '--otlp-file'"),
+        (["run", str(SMOL), "--speed", "0"], "--speed"),
+        (["run", str(SMOL), "--config", "none.toml"], "none.toml"),
+        (["run", "tcp://192.0.2.1:4000"], "loopback"),
+        (["run", "demo:nope"], "no demo model"),
+        (["walk"], "No such command 'walk'"),
+        (["demo", "nope"], "nope"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(proofstream_command: Any, words: list[str], says: str) -> None:
+    result = proofstream_command(*words)
+    assert result.status == 2
+    assert says in one_line(result.err)
+    assert result.out == ""
+
+
+def test_help_names_every_flag_of_every_plugin(proofstream_command: Any) -> None:
+    result = proofstream_command("run", "--help")
+    assert result.status == 0
+    for flag in ("--otlp", "--otlp-file", "--record", "--console / --no-console", "--speed", "--follow", "--once"):
+        assert flag in result.out
+
+
+@pytest.mark.parametrize(("listing", "key"), [("plugins", "name"), ("events", "kind"), ("sources", "source")])
+def test_listings_for_people_and_for_programs(proofstream_command: Any, listing: str, key: str) -> None:
+    rows = json.loads(proofstream_command(listing, "--json").out)
+    shown = proofstream_command(listing)
+    assert shown.status == 0
+    assert len(rows) > 3
+    for row in rows:
+        assert row[key] in shown.out
+
+
+def test_a_blocked_plugin_shows_as_disabled(proofstream_command: Any) -> None:
+    rows = json.loads(proofstream_command("plugins", "--json", "--no-plugin", "demo").out)
+    assert {r["name"]: r["status"] for r in rows}["demo"] == "disabled"
+
+
+def test_an_aborted_proof_is_not_our_failure(proofstream_command: Any) -> None:
+    result = proofstream_command("run", DATA / "aborted-then-next.jsonl")
+    assert result.status == 0
+    assert "aborted" in result.err
+
+
+def test_quiet_says_only_what_went_wrong(proofstream_command: Any) -> None:
+    good = proofstream_command("run", SMOL, "--no-console", "-q")
+    assert (good.status, good.out, good.err) == (0, "", "")
+    bad = proofstream_command("run", DATA / "malformed.jsonl", "--no-console", "-q")
+    assert bad.status == 1
+    assert "5 refused" in bad.err
+
+
+def test_otlp_takes_the_next_word_only_if_it_is_an_endpoint(proofstream_command: Any) -> None:
+    proofstream_command.env["OTEL_EXPORTER_OTLP_TIMEOUT"] = "1"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    result = proofstream_command("run", "--otlp", f"http://127.0.0.1:{port}", DATA / "stark-without-proof.jsonl", "-q")
+    assert result.status == 1
+    assert "not delivered" in result.err
+    assert "lost spans" in result.err
+
+
+def test_configuration_from_a_file(proofstream_command: Any, tmp_path: Path) -> None:
+    (tmp_path / "proofstream.toml").write_text('[otel]\nfile = "from-config"\n')
+    assert proofstream_command("run", SMOL, "--no-console").status == 0
+    assert (tmp_path / "from-config" / "traces.jsonl").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_finishes_what_was_received(
+    proofstream_command: Any, tmp_path: Path, spans_in: Any, number: int, status: int
+) -> None:
+    process = proofstream_command.start("run", "-", "--otlp-file", "out", "--record", "r.jsonl", "-v", stdin=-1)
+    assert process.stdin is not None
+    lines = SMOL.read_text().splitlines(keepends=True)
+    process.stdin.write("".join(lines[:600]))
+    process.stdin.flush()
+    wait_for_text(tmp_path / "r.jsonl", "LayerEnd")
+    began = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 10
+    assert process.returncode == status, err
+    spans = spans_in(tmp_path / "out")
+    (proof,) = [s for s in spans if s["name"] == "proof"]
+    assert proof["status"]["code"] == 2
+    assert "signal" in proof["status"]["message"]
+    assert json.loads((tmp_path / "r.jsonl").read_text().splitlines()[-1])["event"].keys() == {"SessionClosed"}
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and text in path.read_text():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{text} never came to {path.name}")
+
+
+def test_a_kill_leaves_every_file_readable(proofstream_command: Any, tmp_path: Path, spans_in: Any) -> None:
+    process = proofstream_command.start("run", "-", "--otlp-file", "out", "--record", "r.jsonl", stdin=-1)
+    assert process.stdin is not None
+    process.stdin.write(SMOL.read_text())
+    process.stdin.flush()
+    wait_for_text(tmp_path / "r.jsonl", "ProofComplete")
+    process.kill()
+    process.communicate(timeout=20)
+    spans_in(tmp_path / "out")
+    result = proofstream_command("run", "r.jsonl", "--otlp-file", "again", "--no-console")
+    assert result.status == 0, result.err
+    spans = spans_in(tmp_path / "again")
+    assert sum(s["name"].startswith("layer ") for s in spans) == 211
+
+
+def test_strict_ends_the_run_when_a_plugin_fails(proofstream_command: Any, tmp_path: Path) -> None:
+    (tmp_path / "failing_plugin.py").write_text(
+        "from proofstream import hookimpl\n"
+        "class Plugin:\n"
+        "    @hookimpl\n"
+        "    def proofstream_consume(self, batch):\n"
+        "        raise ValueError('cannot count')\n"
+    )
+    info = tmp_path / "failing_plugin-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: failing-plugin\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("[proofstream]\nfailing = failing_plugin:Plugin\n")
+    proofstream_command.env["PYTHONPATH"] = str(tmp_path)
+    lax = proofstream_command("run", SMOL, "--no-console", "--otlp-file", "out")
+    assert lax.status == 1
+    assert "plugin failing (failing-plugin 2.0) failed" in lax.err
+    assert lax.err.count("cannot count") == 2  # once when it happened, once in the summary
+    assert (tmp_path / "out" / "traces.jsonl").stat().st_size > 100_000
+    process = proofstream_command.start("run", "-", "--no-console", "--strict", stdin=-1)
+    assert process.stdin is not None
+    process.stdin.write(SMOL.read_text().splitlines(keepends=True)[0])
+    process.stdin.flush()
+    _, err = wait_for_end(process)
+    assert process.returncode == 1
+    assert "failing" in err
+
+
+def wait_for_end(process: Any) -> tuple[str, str]:
+    """The pipe stays open: the command must end on its own."""
+    deadline = time.monotonic() + 20
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    out, err = process.communicate(timeout=20)
+    return str(out), str(err)
+
+
+def test_a_listing_into_a_closed_pipe_does_not_complain(proofstream_command: Any) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = proofstream_command.start("events", "--json", stdout=write)
+    os.close(write)
+    _, err = process.communicate(timeout=30)
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+
+
+def test_the_demo_proves_and_leaves_its_results(proofstream_command: Any, tmp_path: Path, spans_in: Any) -> None:
+    result = proofstream_command("demo")
+    assert result.status == 0, result.err
+    folder = tmp_path / "proofstream-demo"
+    for path in ("proof.jsonl", "otlp"):
+        assert f"proofstream-demo/{path}" in result.err
+    spans = spans_in(folder / "otlp")
+    (proof,) = [s for s in spans if s["name"] == "proof"]
+    assert proof["status"].get("code", 0) != 2
+    again = proofstream_command("demo", "transformer")
+    assert again.status == 0, again.err
