@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import resource
 import subprocess
 import sys
@@ -18,7 +19,11 @@ from proofstream.testing import envelopes, read_stream
 from proofstream.wire import Decoded, Refusal, encode_envelope
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
-SUFFIXES = ["", ".gz", ".zst"]
+ZST = pytest.param(
+    ".zst",
+    marks=pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="the extra zst is not installed"),
+)
+SUFFIXES = ["", ".gz", ZST]
 
 
 @pytest.fixture(scope="module")

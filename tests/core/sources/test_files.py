@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import os
 import socket
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import SourceRequest
@@ -25,12 +25,18 @@ from proofstream.wire import LineDecoder
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 STREAMS = sorted(WIRE.glob("*.jsonl"))
 SMOLLM = WIRE / "smollm2-135m-cpu.jsonl"
+ZST = pytest.param(
+    ".zst",
+    marks=pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="the extra zst is not installed"),
+)
 
 
 def pack(path: Path, content: bytes) -> Path:
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(content))
     elif path.suffix == ".zst":
+        import zstandard
+
         path.write_bytes(zstandard.ZstdCompressor().compress(content))
     else:
         path.write_bytes(content)
@@ -97,7 +103,7 @@ def test_an_empty_file_is_an_empty_session(tmp_path: Path, replay: Any) -> None:
     assert session.closed == [("ended", None)]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ZST])
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda p: p.stem)
 def test_compressed_files_give_the_same_events(stream: Path, suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"s.jsonl{suffix}", stream.read_bytes())
@@ -109,7 +115,7 @@ def test_compressed_files_give_the_same_events(stream: Path, suffix: str, tmp_pa
     assert max(packed.chunks) <= 256
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ZST])
 def test_several_members_in_one_file_are_read_on(suffix: str, tmp_path: Path, replay: Any) -> None:
     one = pack(tmp_path / f"one{suffix}", SMOLLM.read_bytes()).read_bytes()
     path = tmp_path / f"two.jsonl{suffix}"
@@ -117,7 +123,7 @@ def test_several_members_in_one_file_are_read_on(suffix: str, tmp_path: Path, re
     assert len(replay(path).only.decoded) == 2 * 2076
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ZST])
 def test_a_cut_file_keeps_what_can_be_read_and_says_so_once(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"cut.jsonl{suffix}", SMOLLM.read_bytes() * 3)
     path.write_bytes(path.read_bytes()[:-2000])
@@ -130,7 +136,7 @@ def test_a_cut_file_keeps_what_can_be_read_and_says_so_once(suffix: str, tmp_pat
     assert None not in session.times
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ZST])
 def test_a_damaged_file_keeps_its_good_beginning(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"bad.jsonl{suffix}", SMOLLM.read_bytes())
     good = path.read_bytes()
@@ -141,7 +147,7 @@ def test_a_damaged_file_keeps_its_good_beginning(suffix: str, tmp_path: Path, re
     assert "is damaged" in str(session.closed[0][1])
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ZST])
 def test_a_file_that_is_not_what_its_name_says_is_an_error(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = tmp_path / f"plain.jsonl{suffix}"
     path.write_bytes(SMOLLM.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import resource
 from pathlib import Path
@@ -24,6 +25,10 @@ from proofstream.testing import InlineHost, envelopes, read_stream
 from proofstream_record import RecordPlugin
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
+ZST = pytest.param(
+    ".zst",
+    marks=pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="the extra zst is not installed"),
+)
 
 
 def host_for(path: Path, **config: Any) -> InlineHost:
@@ -40,7 +45,7 @@ def stream(name: str = "smollm2-135m-cpu") -> list[Envelope]:
     return envelopes(read_stream(WIRE / f"{name}.jsonl"))
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ZST])
 def test_everything_is_recorded_as_it_was(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"r.jsonl{suffix}"
     lived = stream()
