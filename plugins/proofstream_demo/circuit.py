@@ -138,7 +138,7 @@ def evaluate(circuit: Circuit, inputs: Integers) -> list[Integers]:
     """
     values: list[Integers] = []
     for layer in circuit.layers:
-        result = _evaluate_layer(layer, values, circuit.weights, inputs)
+        result = evaluate_layer(layer, values, circuit.weights, inputs)
         if result.shape != layer.shape:
             raise ValueError(f"layer {layer.name} has the shape {result.shape}, not {layer.shape}")
         if _largest(result) > LARGEST:
@@ -147,9 +147,10 @@ def evaluate(circuit: Circuit, inputs: Integers) -> list[Integers]:
     return values
 
 
-def _evaluate_layer(
+def evaluate_layer(
     layer: Layer, values: Sequence[Integers], weights: Mapping[str, Integers], inputs: Integers
 ) -> Integers:
+    """One layer's values from those of the layers before it."""
     match layer:
         case Input():
             return inputs

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofstream_demo.circuit import Circuit, Input, MatMul, Product, Sum, evaluate
-from proofstream_demo.field import PRIME, QM31, embed, equal
+from proofstream_demo.field import ONE, PRIME, QM31, add, embed, equal, mul
 from proofstream_demo.models import Example, Model, digits, transformer
 from proofstream_demo.proof import Claim, Proof, ProofRejected
 from proofstream_demo.prover import Prover, WeightMismatch, prove, prove_watched
-from proofstream_demo.reductions import reduction_shapes
+from proofstream_demo.reductions import combine, first_claim, reduction_shapes
 from proofstream_demo.sumcheck import OnRound, sum_at_bits
+from proofstream_demo.transcript import Transcript
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 
@@ -136,6 +137,54 @@ def test_a_proof_of_another_shape_is_rejected(tiny: Example, tiny_proof: Proof) 
     assert all(is_rejected(tiny, forged) for forged in shapes)
     with pytest.raises(ProofRejected, match="the input has the wrong shape"):
         verify(tiny.model, tiny_proof, tiny.inputs[:1])
+
+
+def test_the_verifiers_challenges_depend_on_every_element_of_the_proof(
+    example: Example, proof: Proof, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absorbed: list[bytes] = []
+    original = Transcript.absorb_elements
+
+    def absorb_elements(self: Transcript, label: str, elements: QM31) -> None:
+        absorbed.append(elements.tobytes())
+        original(self, label, elements)
+
+    monkeypatch.setattr(Transcript, "absorb_elements", absorb_elements)
+    verify(example.model, proof, example.inputs)
+    said = [embed(example.inputs), proof.output]
+    for reduction in (r for layer in reversed(proof.layers) for r in layer):
+        said += [*reduction.rounds, reduction.finals]
+    assert absorbed == [elements.tobytes() for elements in said]
+
+
+def test_the_first_challenge_depends_on_all_that_is_public(tiny: Example) -> None:
+    circuit = tiny.model.circuit
+    renamed = Circuit((replace(circuit.layers[0], name="other"), *circuit.layers[1:]), circuit.weights)
+    one, other = embed(np.array([[1, 2, 3], [4, 5, 6]])), embed(np.array([[1, 2, 3], [4, 5, 7]]))
+    publics: list[tuple[Circuit, dict[str, bytes], QM31, QM31]] = [
+        (circuit, {"W1": b"1"}, one, one),
+        (renamed, {"W1": b"1"}, one, one),
+        (circuit, {"W1": b"2"}, one, one),
+        (circuit, {"W2": b"1"}, one, one),
+        (circuit, {"W1": b"1"}, other, one),
+        (circuit, {"W1": b"1"}, one, other),
+    ]
+    points = {first_claim(Transcript(), *public).point.tobytes() for public in publics}
+    assert len(points) == len(publics)
+
+
+def test_claims_are_combined_with_a_factor_that_nobody_can_foresee() -> None:
+    claims = [Claim(ONE.reshape(1, 4), ONE)] * 3
+    drawn: set[bytes] = set()
+    for said in (b"this", b"that"):
+        transcript = Transcript()
+        transcript.absorb("said", said)
+        factors, value = combine(claims, transcript)
+        assert equal(factors[0], ONE)
+        assert equal(factors[2], mul(factors[1], factors[1]))
+        assert equal(value, add(add(factors[0], factors[1]), factors[2]))
+        drawn.add(factors[1].tobytes())
+    assert len(drawn | {ONE.tobytes()}) == 3
 
 
 def test_a_prover_that_computed_one_value_wrong_convinces_nobody(tiny: Example) -> None:

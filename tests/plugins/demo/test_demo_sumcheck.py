@@ -110,6 +110,14 @@ def test_a_wrong_claim_is_rejected_in_the_first_round(seed: int, count: int, dat
         verify_sum(result.rounds, wrong, Transcript())
 
 
+def test_each_challenge_depends_on_the_polynomial_that_it_answers() -> None:
+    tables = [random_elements(1, 4), random_elements(2, 4)]
+    other = [random_elements(1, 4), random_elements(3, 4)]
+    one = prove_sum(tables, total(mul(*tables)), Transcript(), ignore)
+    two = prove_sum(other, total(mul(*other)), Transcript(), ignore)
+    assert not equal(one.point[0], two.point[0])
+
+
 def test_a_polynomials_value_is_that_of_its_coefficients() -> None:
     coefficients, x = random_elements(1, 4), random_elements(2, 1)[0]
     square = mul(x, x)
