@@ -10,7 +10,7 @@ from proofstream import GpuStatus
 MAX_DEVICES = 16
 """Devices that are remembered."""
 
-_NO_NAME = re.compile(r"CPU \(SIMD\)|GPU-\d+|")
+_NO_NAME = re.compile(r"(CPU( \(.*\))?|GPU-\d+)?", re.DOTALL)
 _SAME = 1e-6
 
 
@@ -37,31 +37,28 @@ class Device:
 
 
 class Devices:
-    """The latest word on each device."""
+    """The latest word on each device that there is something to say about."""
 
     def __init__(self) -> None:
-        self._latest: GpuStatus | None = None
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[tuple[str | None, int], Device] = {}
 
     def take(self, status: GpuStatus) -> None:
-        """Remember it; it is looked at only when somebody asks."""
-        self._latest = status
+        """Remember what is said. Sessions may number their devices alike, so that the name counts, too."""
+        for snapshot in status.devices[:MAX_DEVICES]:
+            device = Device(
+                device_id=snapshot.device_id,
+                name=None if _NO_NAME.fullmatch(snapshot.device_name) else snapshot.device_name,
+                memory_bytes=snapshot.free_memory_bytes or None,
+                utilization=_real_utilization(snapshot.utilization, status),
+            )
+            key = (device.name, device.device_id)
+            if device.is_known and (key in self._devices or len(self._devices) < MAX_DEVICES):
+                self._devices[key] = device
 
     @property
     def known(self) -> list[Device]:
-        """The devices that there is something to say about, by number."""
-        status = self._latest
-        if status is not None:
-            self._latest = None
-            for device in status.devices[:MAX_DEVICES]:
-                if device.device_id in self._devices or len(self._devices) < MAX_DEVICES:
-                    self._devices[device.device_id] = Device(
-                        device_id=device.device_id,
-                        name=None if _NO_NAME.fullmatch(device.device_name) else device.device_name,
-                        memory_bytes=device.free_memory_bytes or None,
-                        utilization=_real_utilization(device.utilization, status),
-                    )
-        return [self._devices[key] for key in sorted(self._devices) if self._devices[key].is_known]
+        """The devices, by number."""
+        return sorted(self._devices.values(), key=lambda device: device.device_id)
 
 
 def _real_utilization(utilization: float | None, status: GpuStatus) -> float | None:

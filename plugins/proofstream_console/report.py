@@ -240,7 +240,7 @@ def _slowest_table(model: Model, width: int) -> Table:
 def _layer_note(layer: LayerSummary) -> Text:
     note = Text("")
     if layer.input_shape is not None and layer.output_shape is not None:
-        note.append(shapes(layer.input_shape, layer.output_shape).plain.strip(), "dim")
+        note.append(shapes(layer.input_shape, layer.output_shape), "dim")
     remarks = [
         *(["aborted"] if layer.aborted else []),
         *([] if layer.start_seen else ["start not seen"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.text import Text
 
-from proofstream import Interval, LayerKind, LayerStart
+from proofstream import Interval, LayerKind, LayerStart, Proof
 from proofstream_console import words
 from proofstream_console.model import Model
 from proofstream_console.summaries import LayerSummary, ProofSummary
@@ -89,7 +89,7 @@ class LiveView:
         lines = [_both_sides(self._title(proof, width), elapsed, width), _progress(proof, width)]
         active = interval.active_layers
         if not active:
-            return [*lines, self._quiet(proof)]
+            return [*lines, *self._between(interval, width)]
         # The longest are the ones to look at.
         active.sort(key=lambda layer: layer.start_unix_nano)
         shown = active if len(active) <= layer_room else active[: max(1, layer_room - 1)]
@@ -107,24 +107,25 @@ class LiveView:
         return _append_if_fits(title, source, width - _TIME_WIDTH)
 
     def _layer(self, layer: Interval, width: int) -> Text:
-        line = layer_name(layer.key or 0, layer.layer_kind)
-        event = layer.opened.event if layer.opened is not None else None
-        elapsed_ns = self._model.elapsed_ns(layer)
         # In a replay the time of an open layer stands still at its start until its end is read.
-        took = Text(duration(elapsed_ns) if elapsed_ns else "", style="cyan")
-        if isinstance(event, LayerStart):
-            line = _append_if_fits(line, shapes(event.input_shape, event.output_shape), width - len(took) - 2)
-            if event.gpu_device is not None:
-                line = _append_if_fits(line, Text(f"  GPU {event.gpu_device}", style="dim"), width - len(took) - 2)
-        if layer.rounds:
-            rounds = Text(f"  {counted(layer.rounds, 'round')}", style="dim")
-            line = _append_if_fits(line, rounds, width - len(took) - 2)
+        elapsed_ns = self._model.elapsed_ns(layer) if layer.duration_ns is None else layer.duration_ns
+        took = Text(duration(elapsed_ns) if elapsed_ns or not layer.is_open else "", style="cyan")
+        if not layer.is_open:
+            took = Text(f"{CHECK} ", style="green").append_text(took)
+        room = width - cell_len(took.plain) - 2
+        line = layer_name(layer.key or 0, layer.layer_kind)
+        for detail in _details(layer):
+            line = _append_if_fits(line, Text(f"  {detail}", style="dim"), room)
         return _both_sides(line, took, width)
 
-    def _quiet(self, proof: ProofSummary) -> Text:
+    def _between(self, proof: Proof, width: int) -> list[Text]:
+        """While no layer is open: the last one, and for how long there was silence."""
+        lines = [self._layer(proof.last_layer, width)] if proof.last_layer is not None else []
         quiet_s = self._model.quiet_s(proof.session_id)
-        since = f", nothing heard for {duration(quiet_s * 1e9)}" if quiet_s >= _QUIET_AFTER_S else ""
-        return Text(f"  no layer is open{since}", style="dim")
+        if quiet_s >= _QUIET_AFTER_S or not lines:
+            heard = "nothing heard of its layers yet" if not lines else f"nothing heard for {duration(quiet_s * 1e9)}"
+            lines.append(Text(f"  {heard}", style="dim"))
+        return lines
 
     # The footer: counts, devices, trouble
 
@@ -186,9 +187,18 @@ def layer_name(index: int, kind: str) -> Text:
     return Text("  layer ", style="").append(f"{index:>4}  ").append(f"{kind:<10}", kind_style(kind))
 
 
-def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> Text:
+def _details(layer: Interval) -> list[str]:
+    event = layer.opened.event if layer.opened is not None else None
+    details: list[str] = []
+    if isinstance(event, LayerStart):
+        details.append(shapes(event.input_shape, event.output_shape))
+        details += [f"GPU {event.gpu_device}"] if event.gpu_device is not None else []
+    return [*details, counted(layer.rounds, "round")] if layer.rounds else details
+
+
+def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> str:
     """A layer's shapes."""
-    return Text(f"  {shape(input_shape)} {ARROW} {shape(output_shape)}", style="dim")
+    return f"{shape(input_shape)} {ARROW} {shape(output_shape)}"
 
 
 def _progress(proof: ProofSummary, width: int) -> Text:

@@ -126,7 +126,10 @@ def test_live_view_says_when_nothing_is_heard() -> None:
     clock = Clock()
     model = fed(proof_start(), layer_start(1), layer_end(1), clock=clock)
     clock.now += 12
-    assert "  no layer is open, nothing heard for 12.0 s" in view_of(model)
+    lines = view_of(model)
+    assert lines[2].startswith("  layer    1  MatMul      1×4 → 1×2 ")
+    assert lines[2].endswith("✓ 1.00 ms"), "the layer that ended last is still shown"
+    assert lines[3] == "  nothing heard for 12.0 s"
 
 
 @pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 80, 100, 250])
