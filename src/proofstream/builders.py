@@ -127,9 +127,8 @@ def attention_heatmap(
 
 
 def matmul_trace_cost(m: int, k: int, n: int) -> int:
-    """Trace cells of an (m x k) by (k x n) product: m*k*n rounded up to a power of two; 0 for an empty product."""
-    cells = m * k * n
-    return 1 << (cells - 1).bit_length() if cells > 0 else 0
+    """Trace cells of an (m x k) by (k x n) product: m*k*n rounded up to a power of two, as the producer counts them."""
+    return 1 << max(0, m * k * n - 1).bit_length()
 
 
 def claim_approx(claim: SecureField) -> float:

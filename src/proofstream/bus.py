@@ -74,7 +74,6 @@ class Bus:
     ) -> None:
         self.gate: Gate = Gate(self, high_water=lane_capacity // 2)
         self.lost_at_intake: dict[str, int] = {}
-        self.passed: int = 0
         self._intake = intake
         self._decoder = decoder
         self._lanes = lanes
@@ -143,7 +142,6 @@ class Bus:
                 self._report_losses(sender, envelopes)
         for lane in self._lanes:
             lane.feed(envelopes)
-        self.passed += len(envelopes)
         self._in_flight = 0
         return True
 

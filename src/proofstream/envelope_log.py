@@ -19,10 +19,7 @@ from typing import IO, Protocol
 from proofstream.catalog import Catalog
 from proofstream.envelopes import Envelope
 from proofstream.errors import ProofstreamError
-from proofstream.sources.compression import CutShort, blocks
-from proofstream.sources.files import open_file
-from proofstream.sources.lines import Item, LineReader
-from proofstream.wire import MAX_LINE_BYTES, LineDecoder, encode_envelope
+from proofstream.wire import MAX_LINE_BYTES, Decoded, LineDecoder, Refusal, encode_envelope
 
 FLUSH_AT = frozenset({"LayerEnd", "ProofComplete", "ProofAborted", "SessionClosed"})
 """The kinds after which a log is flushed: what comes before them is a piece of work that is done."""
@@ -231,7 +228,7 @@ def _create(path: Path, *, overwrite: bool) -> IO[bytes]:
 
 def read_envelope_log(
     path: Path, catalog: Catalog | None = None, *, max_line_bytes: int = MAX_LINE_BYTES
-) -> Iterator[Item]:
+) -> Iterator[Decoded | Refusal]:
     """Read a log, in order, as far as it goes: what a killed writer left, what is damaged after a good beginning.
 
     Args:
@@ -245,6 +242,11 @@ def read_envelope_log(
     Raises:
         SourceError: There is no such file, or it cannot be read at all.
     """
+    # This module is on the way of every `import proofstream`, and hardly anybody reads a log.
+    from proofstream.sources.compression import CutShort, blocks
+    from proofstream.sources.files import open_file
+    from proofstream.sources.lines import LineReader
+
     reader = LineReader(LineDecoder(catalog if catalog is not None else Catalog()), max_line_bytes)
     cut_short = False
     with open_file(path) as file:

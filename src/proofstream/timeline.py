@@ -186,6 +186,7 @@ class Timeline:
         self._session = session
         self._job_id = job_id
         self._pending: list[Envelope] = []
+        self._circuit: CircuitCompiled | None = None
         self._alone = OpenParts()
 
     @classmethod
@@ -236,6 +237,8 @@ class Timeline:
             start_unix_nano=max(0, start),
         )
         session.proofs += 1
+        if self._circuit is not None and proof.num_layers in (None, self._circuit.total_layers):
+            proof.circuit = self._circuit  # compiled once, proved many times
         self.proof = proof
         changes.append(Opened(proof, envelope))
         return proof
@@ -365,8 +368,10 @@ class Timeline:
 
     def _release_pending(self, proof: Proof | None, changes: list[Change]) -> None:
         for envelope in self._pending:
-            if proof is not None and isinstance(envelope.event, CircuitCompiled):
-                proof.circuit = envelope.event
+            if isinstance(envelope.event, CircuitCompiled):
+                self._circuit = envelope.event
+                if proof is not None:
+                    proof.circuit = envelope.event
             changes.append(Noted(proof, envelope))
         self._pending.clear()
 

@@ -109,7 +109,7 @@ class TestHeatmap:
 
 
 @pytest.mark.parametrize(
-    ("shape", "cost"), [((1, 1, 1), 1), ((4, 8, 16), 512), ((3, 5, 7), 128), ((0, 5, 7), 0), ((2**12, 2**13, 3), 2**27)]
+    ("shape", "cost"), [((1, 1, 1), 1), ((4, 8, 16), 512), ((3, 5, 7), 128), ((0, 5, 7), 1), ((2**12, 2**13, 3), 2**27)]
 )
 def test_matmul_trace_cost(shape: tuple[int, int, int], cost: int) -> None:
     assert ps.matmul_trace_cost(*shape) == cost

@@ -320,6 +320,14 @@ class TestWaiting:
         assert proof.circuit is circuit
         assert proof.num_layers == 7
 
+    def test_a_circuit_that_is_compiled_once_is_known_to_every_proof_of_its_size(self, teller: Teller) -> None:
+        circuit = ev.CircuitCompiled(
+            total_layers=4, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0
+        )
+        teller.tell(circuit, proof_start(4), proof_complete(), proof_start(4), proof_complete(), proof_start(5))
+
+        assert [proof.circuit for proof in teller.proofs] == [circuit, circuit, None]
+
     def test_a_million_waiting_activations_stay_bounded(self) -> None:
         timelines = Timelines()
         event = activation()

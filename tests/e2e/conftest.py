@@ -33,10 +33,18 @@ class Command:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "OTEL_", "TRACEPARENT"))}
         self.env = {**kept, "COLUMNS": "120"}
 
-    def start(self, *words: str | Path, **more: Any) -> subprocess.Popen[str]:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        arguments = [sys.executable, "-m", "proofstream", *map(str, words)]
-        return subprocess.Popen(arguments, cwd=self.folder, env=self.env, text=True, **pipes)
+    def start(
+        self, *words: str | Path, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "proofstream", *map(str, words)],
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
 
     def __call__(self, *words: str | Path, stdin: str | None = None, timeout_s: float = 60.0) -> Finished:
         process = self.start(*words, stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The sources that come with the core, by scheme."""
+"""The sources that come with the core, by scheme. Each is imported when it is opened: most processes open none."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from urllib.parse import unquote
 from proofstream.catalog import Catalog
 from proofstream.contracts import Source, SourceRequest, SourceType
 from proofstream.errors import UsageError
-from proofstream.sources.compression import is_compressed, need_zstandard
-from proofstream.sources.files import FileSource
-from proofstream.sources.following import FollowedFile
-from proofstream.sources.sockets import TcpSource, UnixSource
-from proofstream.sources.streams import StdinSource
 from proofstream.wire import LineDecoder
 
 
@@ -26,14 +21,20 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
     decoder = LineDecoder(catalog)
 
     def open_stdin(request: SourceRequest) -> Source:
+        from proofstream.sources.streams import StdinSource
+
         _refuse_file_flags(request)
         return StdinSource(request, decoder)
 
     def open_unix(request: SourceRequest) -> Source:
+        from proofstream.sources.sockets import UnixSource
+
         _refuse_file_flags(request)
         return UnixSource(request, decoder)
 
     def open_tcp(request: SourceRequest) -> Source:
+        from proofstream.sources.sockets import TcpSource
+
         _refuse_file_flags(request)
         return TcpSource(request, decoder)
 
@@ -74,6 +75,10 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
 
 
 def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
+    from proofstream.sources.compression import is_compressed, need_zstandard
+    from proofstream.sources.files import FileSource
+    from proofstream.sources.following import FollowedFile
+
     path = _path_of(request.uri)
     if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
         raise UsageError(f"--speed {request.speed}: it must be a number above 0")

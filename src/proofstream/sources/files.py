@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -28,7 +29,7 @@ def open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
-        hint = f"to listen on a socket: unix:{path}" if path.is_socket() else None
+        hint = f"to listen on a socket: unix:{path}" if error.errno == errno.ENXIO else None
         raise SourceError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -1,0 +1,97 @@
+"""A million events through all of the plugins: nothing dropped, little held."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import LayerKind, LayerStart, ProofComplete, ProofStart, SumcheckRound, encode_event
+
+SMOL = Path(__file__).parents[1] / "data" / "wire" / "smollm2-135m-cpu.jsonl"
+LIMIT_KIB = 300 * 1000
+COPIES = 482
+
+
+def replay(command: Any, stream: Path) -> tuple[str, Counter[str]]:
+    """Replay with every plugin on; returns what was said and how many spans and events of each name there are."""
+    process = command.start("run", stream, "--otlp-file", "out", "--record", "proof.jsonl")
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said
+    assert usage.ru_maxrss < LIMIT_KIB
+    return said, Counter(names(command.folder / "out"))
+
+
+def names(folder: Path) -> Iterator[str]:
+    for path in folder.glob("traces*.jsonl"):
+        with path.open("rb") as lines:
+            for line in lines:
+                for resource in json.loads(line)["resourceSpans"]:
+                    for span in resource["scopeSpans"][0]["spans"]:
+                        yield span["name"].split()[0]
+                        yield from (event["name"] for event in span.get("events", ()))
+
+
+def recorded(folder: Path) -> Counter[bytes]:
+    with (folder / "proof.jsonl").open("rb") as lines:
+        return Counter(line.partition(b'"event":{"')[2].partition(b'"')[0] for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_hundreds_of_proofs(proofstream_command: Any, tmp_path: Path) -> None:
+    stream = tmp_path / "many.jsonl"
+    text = SMOL.read_bytes()
+    with stream.open("wb") as file:
+        for _ in range(COPIES):
+            file.write(text)
+    _, found = replay(proofstream_command, stream)
+    assert found["proof"] == COPIES
+    assert found["layer"] == COPIES * 211
+    assert found["proofstream.sumcheck.round"] == COPIES * 1230
+    kept = recorded(tmp_path)
+    assert kept[b"SumcheckRound"] == COPIES * 1230
+    assert b"EventsLost" not in kept
+    assert kept.total() == COPIES * 2076 + 2  # and the session's opening and closing
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_one_layer_of_a_million_rounds(proofstream_command: Any, tmp_path: Path) -> None:
+    stream = tmp_path / "long.jsonl"
+    start = ProofStart(model_name=None, backend="test", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
+    layer = LayerStart(
+        layer_idx=0,
+        kind=LayerKind.MatMul,
+        input_shape=(1, 1),
+        output_shape=(1, 1),
+        trace_cost=1,
+        claim_value_approx=None,
+        gpu_device=None,
+    )
+    complete = ProofComplete(duration_ms=0, num_layer_proofs=1, num_weight_openings=0, weight_binding_mode="none")
+    with stream.open("wb") as file:
+        file.write(encode_event(start) + b"\n" + encode_event(layer) + b"\n")
+        for number in range(1_000_000):
+            a_round = SumcheckRound(
+                layer_idx=0,
+                round=number,
+                total_rounds=1_000_000,
+                poly_deg2=None,
+                poly_deg3=None,
+                claim_value_approx=None,
+            )
+            file.write(encode_event(a_round) + b"\n")
+        file.write(encode_event(complete) + b"\n")
+    said, found = replay(proofstream_command, stream)
+    assert found["proofstream.sumcheck.round"] == 512
+    assert recorded(tmp_path)[b"SumcheckRound"] == 1_000_000
+    assert "1000000" in said.replace(",", "").replace("\N{NARROW NO-BREAK SPACE}", "").replace(" ", "")
