@@ -99,7 +99,8 @@ class LiveView:
         return lines
 
     def _title(self, proof: ProofSummary, width: int) -> Text:
-        title = Text(words.full_title(proof), style="bold")
+        number = f"{proof.number + 1}  " if self._model.totals.proofs > 1 else ""
+        title = Text(number + words.full_title(proof), style="bold")
         session = self._model.sessions.get(proof.session_id)
         if session is None:
             return title
@@ -130,7 +131,7 @@ class LiveView:
     # The footer: counts, devices, trouble
 
     def _footer(self, room: int) -> list[Text]:
-        lines = [self._counts(), *self._kinds()]
+        lines = [self._counts(), *self._kinds()] if self._model.totals.proofs or self._model.lost else []
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
         lines += [Text(words.device_line(device), style="dim") for device in self._model.devices.known]
         if len(lines) > room:

@@ -285,6 +285,13 @@ def test_what_producers_fill_in_is_not_taken_for_a_fact(
     assert [(d.name, d.memory_bytes, d.utilization) for d in model.devices.known] == known
 
 
+def test_devices_of_two_sessions_do_not_hide_each_other() -> None:
+    model = new_model()
+    feed(model, gpu_status("NVIDIA H100", None, 40_000), session_id="a")
+    feed(model, gpu_status("CPU (SIMD)", None, None), session_id="b")
+    assert [device.name for device in model.devices.known] == ["NVIDIA H100"]
+
+
 def test_a_thousand_proofs_and_many_events_take_no_more_memory_than_a_few() -> None:
     model = new_model()
 
