@@ -127,14 +127,17 @@ class EnvelopeLogWriter:
             raise error
 
     def _add(self, envelope: Envelope) -> LogError | None:
-        if self._failed:
-            self.lost += 1
+        if self.dropped:
+            self.dropped += 1
             return None
         line = encode_envelope(envelope) + b"\n"
         error = None if self._has_room(len(line)) else self._try_flush()
-        if error is not None or self.dropped or not self._has_room(len(line)):
-            self.dropped += 1
+        if self._failed:
+            self.lost += 1
             return error
+        if not self._has_room(len(line)):
+            self.dropped += 1
+            return None
         self._lines.append(line)
         self._buffered += len(line)
         return self._try_flush() if self._buffered >= _BUFFER_BYTES else None

@@ -179,6 +179,16 @@ def test_a_full_disk_within_one_large_batch_counts_all_of_it(tmp_path: Path, liv
     assert writer.lost == len(lived) - len(found)
 
 
+def test_a_full_disk_at_the_bound_is_counted_once(tmp_path: Path, lived: list[Envelope]) -> None:
+    writer = EnvelopeLogWriter(tmp_path / "log.jsonl", max_bytes=20_000)
+    with largest_file(10_000), pytest.raises(LogError):
+        writer.append(lived)
+    writer.close()
+    assert writer.lost == len(lived)
+    assert writer.dropped == 0
+    assert read(tmp_path / "log.jsonl") == []
+
+
 def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text("precious")

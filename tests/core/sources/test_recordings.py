@@ -12,7 +12,7 @@ from proofstream.envelope_log import EnvelopeLogWriter
 from proofstream.envelopes import HOST, PRODUCER, Envelope
 from proofstream.events import Log, LogLevel, PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.intervals import Closed, Interval
-from proofstream.timeline import Timelines
+from proofstream.timelines import Timelines
 from proofstream.wire import Decoded, encode_envelope, encode_event
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
