@@ -42,7 +42,6 @@ class OtlpFile:
         self._max_bytes = max_bytes
         self._log = log
         self._owner = os.getpid()
-        self._failing = False
         self._written = 0
         self._lost = 0
         self._size = 0
@@ -61,13 +60,11 @@ class OtlpFile:
         try:
             self._append(fit(span, self._line, MAX_LINE_BYTES))
         except OSError as error:
-            self._lost += 1
-            if not self._failing:
+            if not self._lost:
                 self._log.warning("traces are being lost: cannot write %s: %s", self._path, error.strerror)
-            self._failing = True
+            self._lost += 1
         else:
             self._written += 1
-            self._failing = False
 
     def counters(self) -> dict[str, int]:
         """Spans written to the file, and spans that could not be."""
@@ -78,10 +75,9 @@ class OtlpFile:
 
     def close(self, timeout_s: float) -> None:
         """Close the file."""
-        del timeout_s  # nothing is held back, so there is nothing to wait for
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._close()
+        if self._lost:
+            self._log.warning("%d spans could not be written to %s", self._lost, self._path)
 
     def _line(self, span: SpanValues) -> bytes:
         scope = {"name": SCOPE, "version": self._resource.scope_version}
@@ -91,23 +87,24 @@ class OtlpFile:
 
     def _append(self, line: bytes) -> None:
         if self._size and self._size + len(line) > self._max_bytes:
-            self._close_and_open()
+            self._close()
         if self._fd is None:
             self._open()
         assert self._fd is not None
         try:
-            written = os.write(self._fd, line)
-            if written < len(line):
-                raise OSError(0, "No space left on device")
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
         except OSError:
             # Half a line would make the reader lose the next one, too.
             os.ftruncate(self._fd, self._size)
             raise
-        self._size += written
+        self._size += len(line)
 
-    def _close_and_open(self) -> None:
-        self.close(0)
-        self._open()
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
     def _open(self) -> None:
         """Set a file with content aside, and begin a new one."""

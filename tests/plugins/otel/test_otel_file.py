@@ -1,0 +1,127 @@
+"""``--otlp-file``: whole lines, bounded, rotated, and readable whatever happens to the writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import proofstream as ps
+from proofstream import ConfigError
+from proofstream.testing import InlineHost, envelopes
+from proofstream_otel import OtelPlugin, otlp_file
+
+
+def test_no_line_is_longer_than_512_kib_and_the_span_says_what_is_missing(kit: Any, tmp_path: Path) -> None:
+    text = ps.Log(level=ps.LogLevel.Info, message="x" * 2000)
+    items = [kit.proof_start(), kit.layer_start(), *[text, kit.sumcheck_round()] * 400, kit.layer_end()]
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    host.feed(envelopes([*items, kit.proof_complete()]))
+    host.close()
+    lines = (tmp_path / "traces.jsonl").read_bytes().splitlines(keepends=True)
+    assert max(map(len, lines)) <= otlp_file.MAX_LINE_BYTES
+    layer = next(span for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "layer MatMul")
+    assert 0 < len(layer.events) < 800
+    assert len(layer.events) + layer.dropped_events == 800
+    rounds = len(layer.rounds())
+    assert layer.attributes["proofstream.rounds.recorded"] == rounds
+    assert layer.attributes["proofstream.rounds.dropped"] == 400 - rounds
+    times = [event.time_unix_nano for event in layer.events]
+    assert times == sorted(times)
+
+
+def test_a_file_that_is_full_is_set_aside(kit: Any, tmp_path: Path) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "max_file_bytes": 2**20})
+    for part in range(2):
+        host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
+    host.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["traces-1.jsonl", "traces-2.jsonl", "traces.jsonl"]
+    assert all(path.stat().st_size <= 2**20 for path in tmp_path.iterdir())
+    assert sum(len(kit.read_file(path)) for path in tmp_path.iterdir()) == 2 * 213
+
+
+def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> None:
+    for _ in range(2):
+        host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+        host.feed(envelopes(kit.small_proof()))
+        host.close()
+    assert len(kit.read_file(tmp_path / "traces.jsonl")) == len(kit.read_file(tmp_path / "traces-1.jsonl")) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(ConfigError) as raised:
+        InlineHost(OtelPlugin(), {"file": str(tmp_path / "taken" / "below")})
+    assert str(raised.value) == f"otel.file: cannot write to {tmp_path}/taken/below: Not a directory"
+
+
+FULL_DISK = """
+import logging, resource, signal, sys
+from pathlib import Path
+from proofstream.testing import InlineHost, envelopes, read_stream
+from proofstream_otel import OtelPlugin
+
+logging.basicConfig(format="%(message)s")
+host = InlineHost(OtelPlugin(), {"file": sys.argv[1]})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+host.feed(envelopes(read_stream(Path(sys.argv[2]))))
+host.close()
+print(host.health()["spans_written"], host.health()["lost_spans"])
+"""
+
+
+def test_a_full_disk_costs_what_does_not_fit_and_is_named_once(kit: Any, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path), str(kit.WIRE / "smollm2-135m-cpu.jsonl")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    written, lost = map(int, done.stdout.split())
+    spans = kit.read_file(tmp_path / "traces.jsonl")
+    assert len(spans) == written > 0
+    assert written + lost == 213
+    assert done.stderr.splitlines() == [
+        f"traces are being lost: cannot write {tmp_path}/traces.jsonl: File too large",
+        f"{lost} spans could not be written to {tmp_path}/traces.jsonl",
+    ]
+
+
+KILLED = """
+import sys, time
+from proofstream.testing import InlineHost, envelopes, read_stream
+from pathlib import Path
+from proofstream_otel import OtelPlugin
+
+host = InlineHost(OtelPlugin(), {"file": sys.argv[1]})
+part = 0
+while True:
+    host.feed(envelopes(read_stream(Path(sys.argv[2])), session_id=str(part)))
+    part += 1
+    print(part, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_whole_lines(kit: Any, tmp_path: Path) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path), str(kit.WIRE / "aborted-then-next.jsonl")],
+        stdout=subprocess.PIPE,
+    )
+    assert writer.stdout is not None
+    for _ in range(3):
+        assert writer.stdout.readline()
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait(10)
+    writer.stdout.close()
+    content = (tmp_path / "traces.jsonl").read_bytes()
+    assert content.endswith(b"\n")
+    assert len([json.loads(line) for line in content.splitlines()]) >= 3 * 38

@@ -1,0 +1,196 @@
+"""The application's own tracer provider: the same spans as in the file, and manners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider, sampling
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import proofstream as ps
+from proofstream import ConfigError
+from proofstream.testing import InlineHost, envelopes
+from proofstream_otel import OtelPlugin
+
+EVERY_STREAM = ["serde-all-variants", "aborted-then-next", "ws-job-frames-lagged", "stark-without-proof"]
+
+
+def make_provider(**arguments: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
+    """A provider, and what it exports."""
+    limits = SpanLimits(max_events=4096)
+    provider = TracerProvider(**{"span_limits": limits, "shutdown_on_exit": False, **arguments})
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider, exporter
+
+
+def plain(value: Any) -> Any:
+    """A value as the file has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def content(span: ReadableSpan) -> dict[str, Any]:
+    """All that a span says, without the provider's ids."""
+    return {
+        "name": span.name,
+        "start": span.start_time,
+        "end": span.end_time,
+        "attributes": {key: plain(value) for key, value in (span.attributes or {}).items()},
+        "events": [
+            (event.name, event.timestamp, {key: plain(value) for key, value in (event.attributes or {}).items()})
+            for event in span.events
+        ],
+        "links": len(span.links),
+        "status": (span.status.status_code.value if span.status.status_code.value == 2 else 0, span.status.description),
+    }
+
+
+def content_of_file(span: Any) -> dict[str, Any]:
+    """The same of a span of the file."""
+    return {
+        "name": span.name,
+        "start": span.start_unix_nano,
+        "end": span.end_unix_nano,
+        "attributes": span.attributes,
+        "events": [(event.name, event.time_unix_nano, event.attributes) for event in span.events],
+        "links": len(span.links),
+        "status": (span.status[0], span.status[1] or None),
+    }
+
+
+def parents(spans: Sequence[tuple[str, str, str]]) -> list[str | None]:
+    """For each span the name of its parent, from names, ids and parents' ids."""
+    names = {span_id: name for name, span_id, _ in spans}
+    return [names.get(parent_id) for _, _, parent_id in spans]
+
+
+@pytest.mark.parametrize("name", EVERY_STREAM)
+def test_both_writers_say_the_same(kit: Any, tmp_path: Path, name: str) -> None:
+    provider, exporter = make_provider()
+    borrowed = InlineHost(OtelPlugin(tracer_provider=provider))
+    owned = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    started = [host.feed(kit.stream(name)) for host in (borrowed, owned)]
+    borrowed.close()
+    owned.close()
+    made = exporter.get_finished_spans()
+    written = kit.read_file(tmp_path / "traces.jsonl")
+    assert [content(span) for span in made] == [content_of_file(span) for span in written]
+    ids = [(s.name, f"{s.context.span_id:016x}", f"{s.parent.span_id:016x}" if s.parent else "") for s in made]
+    assert parents(ids) == parents([(s.name, s.span_id, s.parent_span_id) for s in written])
+    assert len(started[0]) == len(started[1])
+    proofs = {f"{span.context.trace_id:032x}" for span in made if span.name == "proof"}
+    assert {event.trace_id for event in started[0] if isinstance(event, ps.TraceStarted)} == proofs
+
+
+def test_the_resource_and_the_ids_are_the_providers(kit: Any) -> None:
+    provider, exporter = make_provider(resource=Resource({"service.name": "the-app"}))
+    host = InlineHost(OtelPlugin(tracer_provider=provider))
+    host.feed(envelopes(kit.small_proof()))
+    host.close()
+    assert {span.resource.attributes["service.name"] for span in exporter.get_finished_spans()} == {"the-app"}
+    assert {
+        span.instrumentation_scope.name for span in exporter.get_finished_spans() if span.instrumentation_scope
+    } == {"proofstream"}
+
+
+def test_the_span_that_was_current_is_the_parent(kit: Any) -> None:
+    provider, exporter = make_provider()
+    plugin = OtelPlugin(tracer_provider=provider)
+    host = InlineHost(plugin)
+    with provider.get_tracer("app").start_as_current_span("request") as request:
+        captured = plugin.proofstream_capture()
+    items = envelopes(kit.small_proof())
+    items[1] = msgspec.structs.replace(items[1], captured={"otel": captured})
+    host.feed(items)
+    host.close()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    assert spans["proof"].parent == request.get_span_context()
+    assert spans["session"].parent is None
+
+
+def test_a_proof_that_is_not_sampled_is_not_sampled_as_a_whole(kit: Any) -> None:
+    provider, exporter = make_provider(sampler=sampling.ALWAYS_OFF)
+    host = InlineHost(OtelPlugin(tracer_provider=provider))
+    (started,) = host.feed(envelopes(kit.small_proof()))
+    host.close()
+    assert isinstance(started, ps.TraceStarted)
+    assert not started.sampled
+    assert exporter.get_finished_spans() == ()
+    assert host.health() == {"spans_handed_over": 0, "spans_unsampled": 3}
+
+
+def test_the_providers_limit_costs_rounds_and_the_counts_say_so(kit: Any) -> None:
+    provider, exporter = make_provider(span_limits=SpanLimits(max_events=10))
+    host = InlineHost(OtelPlugin(tracer_provider=provider))
+    host.feed(envelopes(kit.small_proof(rounds=30)))
+    host.close()
+    layer = next(span for span in exporter.get_finished_spans() if span.name == "layer MatMul")
+    assert len(layer.events) == 10
+    counts = {key: value for key, value in (layer.attributes or {}).items() if ".rounds." in key}
+    assert counts == {
+        "proofstream.rounds.total": 30,
+        "proofstream.rounds.announced": 30,
+        "proofstream.rounds.recorded": 10,
+        "proofstream.rounds.dropped": 20,
+    }
+
+
+def test_what_is_open_at_the_end_is_ended(kit: Any) -> None:
+    provider, exporter = make_provider()
+    host = InlineHost(OtelPlugin(tracer_provider=provider))
+    host.feed(envelopes([kit.proof_start(), kit.layer_start()], close=False))
+    host.close()
+    ended = {span.name: span.status.description for span in exporter.get_finished_spans()}
+    assert ended == {
+        "layer MatMul": "the session interrupted: proofstream stopped",
+        "proof": "the session interrupted: proofstream stopped (last layer 0, MatMul)",
+        "session": None,
+    }
+
+
+def test_it_is_never_shut_down(kit: Any) -> None:
+    provider, exporter = make_provider()
+    for _ in range(2):
+        host = InlineHost(OtelPlugin(tracer_provider=provider))
+        host.feed(envelopes(kit.small_proof()))
+        host.close()
+    assert len(exporter.get_finished_spans()) == 6
+
+
+def test_with_a_provider_no_other_place_can_be_asked_for(tmp_path: Path) -> None:
+    provider, _ = make_provider()
+    with pytest.raises(ConfigError, match="a tracer provider was passed in"):
+        InlineHost(OtelPlugin(tracer_provider=provider), {"file": str(tmp_path)})
+
+
+@pytest.fixture
+def global_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """A global provider of the SDK, for one test."""
+    provider, exporter = make_provider()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    yield exporter
+
+
+def test_the_global_provider_is_used_if_nothing_else_was_asked_for(
+    kit: Any, global_provider: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    for config in ({}, {"file": str(tmp_path)}):
+        host = InlineHost(OtelPlugin(), config)
+        host.feed(envelopes(kit.small_proof()))
+        host.close()
+        assert len(global_provider.get_finished_spans()) == 3
+
+
+def test_without_any_place_the_plugin_sits_the_run_out(kit: Any) -> None:
+    host = InlineHost(OtelPlugin())
+    assert host.plugin.proofstream_configure(context=host.context) is False
+    assert host.feed(envelopes(kit.small_proof())) == []
+    host.close()
+    assert host.health() == {}

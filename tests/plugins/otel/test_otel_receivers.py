@@ -1,0 +1,275 @@
+"""Receivers that take traces, refuse, stay silent, are slow or take only a part: real ones, on loopback."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import ConfigError
+from proofstream.testing import InlineHost, envelopes
+from proofstream_otel import OtelPlugin, environment, export
+from proofstream_otel.transport import open_transport
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests go out at once, and another attempt is made soon."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.05)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged as a warning or worse."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def run(kit: Any, endpoint: str, *, proofs: int = 1, timeout_s: float = 5.0, **config: Any) -> InlineHost:
+    """Send proofs to an endpoint, and end."""
+    host = InlineHost(OtelPlugin(), {"endpoint": endpoint, **config})
+    host.feed(envelopes(kit.small_proof() * proofs))
+    host.close(timeout_s)
+    return host
+
+
+def test_what_arrives_is_what_the_file_holds(
+    kit: Any, receiver: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url, "file": str(tmp_path)})
+    host.feed(kit.stream("serde-all-variants"))
+    host.close()
+    assert receiver.spans == kit.read_file(tmp_path / "traces.jsonl")
+    assert len(receiver.spans) == 12
+    assert host.health() == {
+        "spans_exported": 12,
+        "spans_written": 12,
+        "spans_unsampled": 0,
+        "lost_spans": 0,
+        "export_failures": 0,
+    }
+    assert host.progressed >= 1
+    assert warnings(caplog) == []
+
+
+def test_requests_are_batched_by_bytes(kit: Any, receiver: Any) -> None:
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
+    for part in range(8):
+        host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
+    host.close()
+    assert len(receiver.spans) == 8 * 213
+    assert max(receiver.sizes) < 2**20 + 2**18
+    assert len(receiver.sizes) < 8
+    assert len({span.span_id for span in receiver.spans}) == 8 * 213
+
+
+@pytest.mark.usefixtures("quick")
+def test_503_is_tried_again_until_it_is_taken(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.answers = [kit.Answer(status=503), kit.Answer(status=503), kit.Answer()]
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
+    host.feed(envelopes(kit.small_proof()))
+    kit.wait_until(lambda: host.health()["spans_exported"] == 3)
+    host.close()
+    assert len(receiver.spans) == 3
+    assert host.health()["lost_spans"] == 0
+    first, second = warnings(caplog)
+    trouble = "HTTP 503 Service Unavailable; 3 spans are tried again"
+    assert first == f"traces are not delivered to {receiver.url}/v1/traces: {trouble}"
+    assert second == f"{receiver.url}/v1/traces takes traces again"
+
+
+@pytest.mark.usefixtures("quick")
+def test_retry_after_is_respected(kit: Any, receiver: Any) -> None:
+    receiver.answers = [kit.Answer(status=429, headers={"Retry-After": "0.4"}), kit.Answer()]
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
+    began = time.monotonic()
+    host.feed(envelopes(kit.small_proof()))
+    kit.wait_until(lambda: host.health()["spans_exported"] == 3)
+    assert time.monotonic() - began >= 0.4
+    host.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_400_is_final_counted_and_named(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.answers = [kit.Answer(status=400)]
+    host = run(kit, receiver.url)
+    assert host.health()["lost_spans"] == 3
+    assert host.health()["export_failures"] == len(receiver.paths) == 1
+    assert warnings(caplog) == [
+        f"traces are not delivered to {receiver.url}/v1/traces: HTTP 400 Bad Request; 3 spans are lost",
+        f"3 spans were not delivered to {receiver.url}/v1/traces",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_partial_success_counts_what_was_refused(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.answers = [kit.Answer(rejected=2, message="too old")]
+    host = run(kit, receiver.url)
+    assert host.health()["spans_exported"] == 1
+    assert host.health()["lost_spans"] == 2
+    assert "it refused 2 of 3 spans: too old" in warnings(caplog)[0]
+
+
+def test_nobody_listens(kit: Any, closed: str, caplog: pytest.LogCaptureFixture) -> None:
+    began = time.monotonic()
+    host = run(kit, closed, timeout_s=2.0)
+    assert time.monotonic() - began < 2.5
+    assert host.health()["lost_spans"] == 3
+    assert "Connection refused" in warnings(caplog)[0]
+    assert warnings(caplog)[-1] == f"3 spans were not delivered to {closed}/v1/traces"
+
+
+def test_a_silent_receiver_holds_nobody_at_the_end(kit: Any, silent: str, caplog: pytest.LogCaptureFixture) -> None:
+    began = time.monotonic()
+    host = run(kit, silent, timeout_s=1.0)
+    assert time.monotonic() - began < 1.5
+    assert host.health()["lost_spans"] == 3
+    assert warnings(caplog)[-1] == f"3 spans were not delivered to {silent}/v1/traces"
+
+
+def test_a_full_queue_holds_the_lane_for_a_while_and_the_end_not_at_all(
+    kit: Any, silent: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+    monkeypatch.setattr(export, "PATIENCE_S", 0.3)
+    host = InlineHost(OtelPlugin(), {"endpoint": silent})
+    items = envelopes([*kit.small_proof() * 20, kit.proof_start()], close=False)
+    began = time.monotonic()
+    host.feed(items)
+    assert 0.3 <= time.monotonic() - began < 2.0
+    host.close(1.0)
+    assert time.monotonic() - began < 3.5
+    # 20 layers, 20 whole proofs, the open one and the session: each of them is accounted for.
+    assert host.health()["lost_spans"] == 42
+    assert len([text for text in warnings(caplog) if "takes nothing" in text]) == 1
+
+
+def test_a_slow_receiver_loses_nothing(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver.answers = [kit.Answer(delay_s=0.05)]
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+    host = run(kit, receiver.url, proofs=10)
+    assert len(receiver.spans) == 21
+    assert host.health()["lost_spans"] == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_receiver_that_comes_back_gets_what_waited(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.answers = [kit.Answer(status=503)] * 3 + [kit.Answer()]
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
+    items = envelopes(kit.small_proof() * 3)
+    for envelope in items:
+        host.feed([envelope])
+    kit.wait_until(lambda: host.health()["spans_exported"] == 7)
+    host.close()
+    assert len({span.span_id for span in receiver.spans}) == 7
+    assert len(warnings(caplog)) == 2
+
+
+def test_an_answer_that_is_not_otlp_is_still_a_yes(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def thanks(answer: Any) -> bytes:
+        return b"\xff\xffthanks"
+
+    monkeypatch.setattr(kit.Answer, "body", thanks)
+    assert run(kit, receiver.url).health()["spans_exported"] == 3
+
+
+def test_a_redirect_is_not_followed(kit: Any, receiver: Any) -> None:
+    receiver.answers = [kit.Answer(status=302, headers={"Location": receiver.url})]
+    assert run(kit, receiver.url).health()["lost_spans"] == 3
+    assert len(receiver.paths) == 1
+
+
+class TestEnvironment:
+    """OpenTelemetry's own variables are respected."""
+
+    def test_the_base_url_gets_the_path_of_traces(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url + "/collect/")
+        run(kit, "")
+        assert receiver.paths == ["/collect/v1/traces"]
+
+    def test_the_url_for_traces_is_used_as_it_is(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", receiver.url + "/own")
+        run(kit, "")
+        assert receiver.paths == ["/own"]
+
+    def test_an_endpoint_that_was_asked_for_wins(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/own")
+        run(kit, receiver.url + "/v1/traces")
+        assert receiver.paths == ["/v1/traces"]
+
+    def test_an_endpoint_in_the_environment_turns_the_plugin_on(
+        self, kit: Any, receiver: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        host = InlineHost(OtelPlugin())
+        host.feed(envelopes(kit.small_proof()))
+        host.close()
+        assert len(receiver.spans) == 3
+
+    def test_headers_and_gzip(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=a%20b,authorization=Bearer%20t")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+        run(kit, receiver.url, headers={"X-Own": "1"})
+        (headers,) = receiver.headers
+        assert headers["x-tenant"] == "a b"
+        assert headers["authorization"] == "Bearer t"
+        assert headers["X-Own"] == "1"
+        assert headers["Content-Encoding"] == "gzip"
+        assert headers["Content-Type"] == "application/x-protobuf"
+        assert len(receiver.spans) == 3
+
+    def test_the_resource(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "my-prover")
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging")
+        run(kit, receiver.url)
+        resource = receiver.spans[0].resource
+        assert resource["service.name"] == "my-prover"
+        assert resource["deployment.environment.name"] == "staging"
+        assert resource["service.instance.id"] == "test-instance"
+
+    def test_the_sampler(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+        host = run(kit, receiver.url)
+        assert receiver.spans == []
+        assert host.health()["spans_unsampled"] == 3
+
+    def test_the_sdk_turned_off(self, kit: Any, receiver: Any, monkeypatch: Any, caplog: Any) -> None:
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+        host = run(kit, receiver.url)
+        assert receiver.paths == []
+        assert host.health() == {}
+        assert warnings(caplog) == ["OTEL_SDK_DISABLED is set: no traces are exported"]
+
+    @pytest.mark.parametrize(("raw", "expected"), [("5", 5.0), ("0.5", 0.5), ("10000", 10.0), (None, 10.0)])
+    def test_a_timeout_is_in_seconds_unless_it_must_be_milliseconds(
+        self, monkeypatch: Any, raw: str | None, expected: float
+    ) -> None:
+        if raw is not None:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", raw)
+        assert environment.timeout_s() == expected
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_EXPORTER_OTLP_TIMEOUT: 'soon' is not a positive number"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "-1", "OTEL_BSP_MAX_QUEUE_SIZE: '-1' is not a whole number"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "br", "OTEL_EXPORTER_OTLP_COMPRESSION: 'br' is neither gzip nor none"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/ca", "OTEL_EXPORTER_OTLP_CERTIFICATE: there is no file /no/ca"),
+        ],
+    )
+    def test_a_bad_variable_is_named(self, monkeypatch: Any, name: str, value: str, message: str) -> None:
+        monkeypatch.setenv(name, value)
+        with pytest.raises(ConfigError) as raised:
+            InlineHost(OtelPlugin(), {"endpoint": "http://127.0.0.1:1"})
+        assert str(raised.value) == message
+
+
+def test_secrets_of_a_url_are_not_shown() -> None:
+    transport = open_transport("http://user:secret@127.0.0.1:1/x?token=abc", {})
+    assert transport.shown == "http://127.0.0.1:1/x/v1/traces"
+    transport.close()
