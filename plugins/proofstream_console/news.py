@@ -102,12 +102,13 @@ class Reporter:
     Args:
         desk: Where the news are held.
         log_lines_per_s: Lines of the producer's log per second, on average.
-        others_per_s: Other news per second, on average.
+        others_per_s: Other news per second, on average; and as many urgent ones.
     """
 
     def __init__(self, desk: NewsDesk, *, log_lines_per_s: float, others_per_s: float = 10) -> None:
         self._desk = desk
         self._logs = Bucket(per_s=log_lines_per_s, burst=max(1.0, 3 * log_lines_per_s) if log_lines_per_s else 0.0)
+        self._urgent = Bucket(per_s=others_per_s, burst=3 * others_per_s)
         self._others = Bucket(per_s=others_per_s, burst=3 * others_per_s)
         self._hidden = 0
         self._tell = Throttle(_TELL_EVERY_S, start=float("-inf"))
@@ -116,13 +117,17 @@ class Reporter:
         """The news to show at the time `now`, in seconds, oldest first."""
         shown: list[News] = []
         for news in self._desk.take():
-            bucket = self._logs if isinstance(news, LogLine) else self._others
-            if bucket.take(now):
+            if self._bucket(news).take(now):
                 shown.append(news)
             else:
                 self._hidden += 1
         self._hidden += self._desk.take_unheard()
         return shown
+
+    def _bucket(self, news: News) -> Bucket:
+        if isinstance(news, LogLine):
+            return self._logs
+        return self._urgent if is_urgent(news) else self._others
 
     def take_hidden(self, now: float, *, at_once: bool = False) -> int:
         """How many were not shown since this last said so; it says so once in a while, or `at_once`."""

@@ -252,12 +252,10 @@ def _layer_note(layer: LayerSummary) -> Text:
 
 
 def _proof_table(model: Model, width: int) -> Table:
-    ended = {proof.number: proof for proof in (*list(model.recent_aborted)[-_MAX_ABORTED:], *model.recent)}
-    shown = [ended[number] for number in sorted(ended)] + model.open_proofs[: model.recent.maxlen]
-    hidden = model.totals.proofs - len(shown)
-    table = _table(
-        "Proofs" if not hidden else f"Proofs (of {count(model.totals.proofs)}, the last ones and those aborted last)"
-    )
+    recent = {proof.number for proof in model.recent}
+    aborted = [proof for proof in model.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
+    shown = [*aborted, *model.recent, *model.open_proofs[: model.recent.maxlen]]
+    table = _table(_proofs_title(model.totals.proofs, len(shown), len(aborted)))
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
     table.add_column("layers", justify="right", no_wrap=True)
@@ -277,6 +275,13 @@ def _proof_table(model: Model, width: int) -> Table:
             _short_outcome(proof),
         )
     return table
+
+
+def _proofs_title(total: int, shown: int, aborted: int) -> str:
+    if shown == total:
+        return "Proofs"
+    before = f", and {counted(aborted, 'aborted one')} before" if aborted else ""
+    return f"Proofs (the last {count(shown - aborted)} of {count(total)}{before})"
 
 
 def _short_outcome(proof: ProofSummary) -> Text:

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from proofstream import Interval, LayerEnd, LayerStart, Proof, ProofStart
 
+NOT_WORKING = frozenset({"stalled", "failed", "broken"})
+"""What a plugin's status is when it needs a person's attention."""
+
 
 @dataclass(slots=True)
 class Tally:

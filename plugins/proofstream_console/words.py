@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proofstream import Interval, PluginHealth
 from proofstream_console.devices import Device
-from proofstream_console.summaries import ProofSummary
+from proofstream_console.summaries import NOT_WORKING, ProofSummary
 from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text
 
 MAX_NAME = 60
@@ -86,7 +86,7 @@ def plugin_trouble(health: PluginHealth) -> str:
     name = safe_text(health.plugin, MAX_NAME)
     dropped = sum(health.dropped.values())
     said: list[str] = []
-    if health.status in {"stalled", "failed"}:
+    if health.status in NOT_WORKING:
         said.append(f"{health.status}: {safe_text(health.reason)}" if health.reason else health.status)
     if dropped:
         said.append(f"{counted(dropped, 'event')} dropped")

@@ -24,6 +24,7 @@ from proofstream import (
     Log,
     LogLevel,
     PluginHealth,
+    ProofAborted,
     ProofComplete,
     ProofEvent,
     ProofStart,
@@ -32,7 +33,7 @@ from proofstream import (
 )
 from proofstream.testing import envelopes
 from proofstream_console.model import Model
-from proofstream_console.news import LogLine, ProofEnded, ProofOpened
+from proofstream_console.news import LogLine, ProofEnded, ProofOpened, Reporter
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 Streams = Callable[..., tuple[Envelope, ...]]
@@ -313,3 +314,16 @@ def test_a_thousand_proofs_and_many_events_take_no_more_memory_than_a_few() -> N
     assert model.totals.proofs == 1300
     assert len(model.recent) == 20
     assert grown < 256 * 1024
+
+
+def test_what_is_urgent_passes_a_flood_of_other_news() -> None:
+    model = new_model()
+    reporter = Reporter(model.news, log_lines_per_s=0, others_per_s=1)
+    died = [proof_start("dies"), layer_start(1), ProofAborted(reason="out of memory")]
+    fine = [event for _ in range(20) for event in (proof_start("fine"), layer_start(1), proof_complete())]
+    feed(model, *fine, *died)
+    shown = reporter.take(0.0)
+    ended = [news.proof for news in shown if isinstance(news, ProofEnded)]
+    assert [proof.aborted_reason for proof in ended][-1] == "out of memory"
+    assert len(shown) + reporter.take_hidden(0.0) == 42
+    assert reporter.take_hidden(0.0) == 0

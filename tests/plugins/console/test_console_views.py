@@ -276,6 +276,7 @@ def test_report_of_very_many_proofs_stays_short_and_keeps_the_aborted_ones() -> 
     assert "501 proofs: 500 complete, 1 aborted" in said
     assert "dies on cpu" in said
     assert "m499 on cpu" in said
+    assert "Proofs (the last 10 of 501, and 1 aborted one before)" in said
     assert len(said.splitlines()) < 50
 
 
