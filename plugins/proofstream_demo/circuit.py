@@ -1,8 +1,7 @@
 """The circuit: layers of matrices, each computed from earlier ones, and its evaluation.
 
 The last layer is the output. Computing with plain integers and computing in the field give the same numbers as long as
-no integer exceeds half the prime. `evaluate` computes with integers and refuses what is larger, so that a proof over
-the field says something about the integers.
+no integer exceeds half the prime. `evaluate` computes with integers and refuses what is larger.
 """
 
 from __future__ import annotations

@@ -13,7 +13,11 @@ from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
 from proofstream_demo.field import Integers
 
 DATA = "digits.npz"
-"""Weights, their accuracy on held-out digits, and ten of those digits; made by ``scripts/train_digits.py``."""
+"""Weights, their accuracy on held-out digits, and ten of those digits; made by ``scripts/train_digits.py``.
+
+The digits are by E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+Repository, 1998, https://doi.org/10.24432/C50P49, under CC BY 4.0.
+"""
 
 SEQ_LEN = 8
 D_MODEL = 16

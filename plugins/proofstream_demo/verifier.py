@@ -3,6 +3,9 @@
 It knows the circuit, the weights and the input, but computes no layer: what is left of all claims in the end are values
 of the input's and the weights' multilinear extensions, which it evaluates itself. There is no polynomial commitment;
 the weights' hashes are compared with those of the weights that it holds.
+
+What is proved is the computation in the field. That no integer grew too large for it, the prover checks (see
+`proofstream_demo.circuit`), but does not prove.
 """
 
 from __future__ import annotations

@@ -7,19 +7,12 @@ LayerEnd and GpuStatus; then the weight openings and ProofComplete. Every figure
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from proofstream import (
-    AttentionHeatmap,
-    CircuitCompiled,
-    CircuitNode,
     GpuStatus,
-    LayerActivation,
     LayerEnd,
-    LayerKind,
-    LayerProofKind,
-    LayerStart,
     Log,
     LogLevel,
     ProofAborted,
@@ -31,19 +24,16 @@ from proofstream import (
     SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
-    activation,
-    attention_heatmap,
-    claim_approx,
     commitment_hex,
     gpu_snapshot,
-    matmul_trace_cost,
 )
-from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
-from proofstream_demo.field import QM31, Integers, as_secure_field, embed
-from proofstream_demo.models import Model, attention_weights
+from proofstream_demo.circuit import Circuit, Input, Layer, MatMul
+from proofstream_demo.field import QM31, Integers, as_secure_field
+from proofstream_demo.models import Model
 from proofstream_demo.proof import Claim
 from proofstream_demo.reductions import reduction_shapes
 from proofstream_demo.sumcheck import OnRound
+from proofstream_demo.vocabulary import activation_of, approx, compiled, heatmaps, layer_start, proof_kind_of
 
 BACKEND = "cpu-numpy"
 DEVICE = "CPU (numpy)"
@@ -58,8 +48,9 @@ class Walk:
     """Turns the prover's steps into events.
 
     Args:
-        model: What is proved. emit: Where events go. between_layers: Called between two layers, after the GpuStatus of
-        one and before the LayerStart of the next: the
+        model: What is proved.
+        emit: Where events go.
+        between_layers: Called between two layers, after the GpuStatus of one and before the LayerStart of the next: the
             place to pause or, by raising, to stop. Its time is in no layer and not in ProofComplete.duration_ms.
     """
 
@@ -100,8 +91,8 @@ class Walk:
         layers = self._circuit.layers
         self._emit(compiled(self._circuit))
         for index, (layer, matrix) in enumerate(zip(layers, values, strict=True)):
-            self._emit(_activation(index, layer, matrix))
-        for event in _heatmaps(self._model, values):
+            self._emit(activation_of(index, layer, matrix))
+        for event in heatmaps(self._model, values):
             self._emit(event)
         self._started = time.perf_counter()
         self._emit(
@@ -130,7 +121,7 @@ class Walk:
             LayerEnd(
                 layer_idx=index,
                 kind=proof_kind_of(layer),
-                final_claim_value_approx=_approx(rounds.claim),
+                final_claim_value_approx=approx(rounds.claim),
                 duration_ms=_milliseconds(time.perf_counter() - started),
                 rounds_completed=rounds.done,
             )
@@ -214,109 +205,11 @@ class _Rounds:
                 total_rounds=self._total,
                 poly_deg2=RoundPoly(*coefficients) if is_quadratic else None,
                 poly_deg3=None if is_quadratic else RoundPolyDeg3(*coefficients),
-                claim_value_approx=_approx(claim),
+                claim_value_approx=approx(claim),
             )
         )
         self.done += 1
         self.claim = next_claim
-
-
-def compiled(circuit: Circuit) -> CircuitCompiled:
-    """The circuit's graph; a layer's node has the layer's index."""
-    return CircuitCompiled(
-        total_layers=len(circuit.layers),
-        input_shape=circuit.layers[0].shape,
-        output_shape=circuit.output.shape,
-        nodes=[
-            CircuitNode(
-                layer_idx=index,
-                node_id=index,
-                kind=kind_of_layer(layer),
-                input_shape=input_shape(circuit, layer),
-                output_shape=layer.shape,
-                trace_cost=trace_cost(circuit, layer),
-                input_layers=list(layer.inputs),
-            )
-            for index, layer in enumerate(circuit.layers)
-        ],
-        has_simd=False,
-        simd_num_blocks=0,
-    )
-
-
-def layer_start(circuit: Circuit, index: int, claim: Claim) -> LayerStart:
-    """The reduction of a layer begins."""
-    layer = circuit.layers[index]
-    return LayerStart(
-        layer_idx=index,
-        kind=kind_of_layer(layer),
-        input_shape=input_shape(circuit, layer),
-        output_shape=layer.shape,
-        trace_cost=trace_cost(circuit, layer),
-        claim_value_approx=_approx(claim.value),
-        gpu_device=None,
-    )
-
-
-def kind_of_layer(layer: Layer) -> LayerKind:
-    """What the layer computes, in the vocabulary's words."""
-    match layer:
-        case Input():
-            return LayerKind.Input
-        case MatMul():
-            return LayerKind.MatMul
-        case Product():
-            return LayerKind.Activation if layer.is_square else LayerKind.Mul
-        case Sum():
-            return LayerKind.Add
-
-
-def proof_kind_of(layer: Layer) -> LayerProofKind:
-    """How the layer is proved. The input needs no proof: the verifier knows it, and evaluates it itself."""
-    match layer:
-        case Input():
-            return LayerProofKind.Skipped
-        case MatMul() | Product():
-            return LayerProofKind.Sumcheck
-        case Sum():
-            return LayerProofKind.Linear
-
-
-def input_shape(circuit: Circuit, layer: Layer) -> tuple[int, int]:
-    """The shape of the first layer that it is computed from; of itself, for the input."""
-    return circuit.layers[layer.inputs[0]].shape if layer.inputs else layer.shape
-
-
-def trace_cost(circuit: Circuit, layer: Layer) -> int:
-    """Trace cells: of the whole product for matrices, else one for each entry."""
-    rows, cols = layer.shape
-    if isinstance(layer, MatMul):
-        return matmul_trace_cost(rows, circuit.layers[layer.left].shape[1], cols)
-    return rows * cols
-
-
-def _activation(index: int, layer: Layer, values: Integers) -> LayerActivation:
-    return activation(
-        layer_idx=index,
-        node_id=index,
-        kind=kind_of_layer(layer),
-        output_shape=layer.shape,
-        values=[int(value) for value in embed(values).reshape(-1)],
-    )
-
-
-def _heatmaps(model: Model, values: Sequence[Integers]) -> Iterator[AttentionHeatmap]:
-    for head, index in enumerate(model.attention):
-        yield attention_heatmap(
-            layer_idx=index,
-            head_idx=head,
-            num_heads=len(model.attention),
-            scores=attention_weights(values[index]),
-        )
-
-
-def _approx(value: QM31) -> float:
-    return claim_approx(as_secure_field(value))
 
 
 def _milliseconds(seconds: float) -> int:

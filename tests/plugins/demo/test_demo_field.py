@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import starmap
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofstream import SecureField
@@ -86,6 +86,7 @@ def test_addition_and_multiplication_are_those_of_a_commutative_ring(x: QM31, y:
     assert equal(sub(x, x), ZERO)
 
 
+@settings(max_examples=25)
 @given(elements)
 def test_every_element_but_zero_has_an_inverse(x: QM31) -> None:
     inverse = power(x, PRIME**4 - 2)
