@@ -30,6 +30,7 @@ from proofstream import (
 from proofstream_console.devices import Devices
 from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
 from proofstream_console.summaries import (
+    NOT_WORKING,
     LayerSummary,
     ProofSummary,
     SessionState,
@@ -49,7 +50,7 @@ SHOWN_LEVELS = frozenset({LogLevel.Info, LogLevel.Warn, LogLevel.Error, LogLevel
 
 def is_troubled(health: PluginHealth) -> bool:
     """Whether a plugin does not work, its lane dropped events, or it did not deliver what was asked for."""
-    if health.status in {"stalled", "failed"} or health.dropped:
+    if health.status in NOT_WORKING or health.dropped:
         return True
     return any(count for name, count in health.counters.items() if name.startswith("lost_"))
 
@@ -273,7 +274,7 @@ class Model:
         if before is None and len(self.health) >= MAX_PLUGINS:
             return
         self.health[event.plugin] = event
-        if event.status in {"stalled", "failed"} and (before is None or before.status != event.status):
+        if event.status in NOT_WORKING and (before is None or before.status != event.status):
             self.news.put(PluginTrouble(event))
 
     def _trace_started(self, session_id: str, event: TraceStarted) -> None:
