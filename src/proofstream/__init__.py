@@ -70,8 +70,9 @@ from proofstream.events import (
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
-from proofstream.session import LayerScope, ProofScope, Session, current_session
-from proofstream.timeline import Timelines
+from proofstream.scopes import LayerScope, ProofScope
+from proofstream.session import Session, current_session
+from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
 

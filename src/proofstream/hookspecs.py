@@ -52,6 +52,7 @@ class PluginContext:
         progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged.
             Any thread. A host that is about to end waits for a plugin as long as it makes progress.
         identity: Who we are, as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``.
+        asked: Whether somebody asked for the plugin by its name, by one of its flags, or by handing it over.
         live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
         log: The plugin's logger.
     """
@@ -61,6 +62,7 @@ class PluginContext:
     publish: Callable[[ProofEvent], None]
     progress: Callable[[], None]
     identity: Mapping[str, str]
+    asked: bool
     live: bool
     log: logging.Logger = field(repr=False)
 

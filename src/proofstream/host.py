@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
 from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
+from proofstream.errors import PluginError
 from proofstream.events import PluginHealth, ProofEvent, SessionOpened
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
@@ -103,6 +104,7 @@ class Host:
             publish=lambda event: self._publish(event, record.name),
             progress=lambda: lanes[0].progress(),  # noqa: PLW0108 - the lane is made with the context, so not yet
             identity=self.identity,
+            asked=record.name in self.asked,
             live=self.live,
             log=logging.getLogger(f"proofstream.plugin.{record.name}"),
         )
@@ -138,6 +140,10 @@ class Host:
             if not in_time and lane.name in self.asked:
                 record.reason = f"not ready after {self.settings.configure_timeout_s:g} s"
                 raise record.error()
+            if record.status is PluginStatus.IDLE and lane.name in self.asked:
+                raise PluginError(
+                    f"plugin {record.label} was asked for and has nothing to do", hint="see: proofstream run --help"
+                )
             if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
                 continue
             if lane.name in self.asked:

@@ -66,6 +66,8 @@ def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
     unusable = record.status in (PluginStatus.BROKEN, PluginStatus.MISSING)
     if record.status is PluginStatus.FAILED or (unusable and asked):
         problems.append(f"plugin {record.label} {record.status.value}: {record.reason}")
+    elif record.status is PluginStatus.IDLE and asked:
+        problems.append(f"plugin {record.label} was asked for and had nothing to do")
     elif not lane.stopped.is_set():
         problems.append(f"plugin {record.label} did not finish in time and was abandoned")
     if lane.lost_lifecycle:

@@ -118,7 +118,11 @@ class Run:
         """Run until the source ends or the run is stopped; then let the plugins finish."""
         what = self._what
         host = Host(
-            registry=what.registry, config=what.config, asked=what.asked, wanted=what.wanted, live=self._type.live
+            registry=what.registry,
+            config=what.config,
+            asked=what.asked,
+            wanted=what.wanted,
+            live=self._type.live or what.request.follow,
         )
         host.start()
         try:

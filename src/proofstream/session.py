@@ -12,21 +12,14 @@ from typing import Protocol, Self
 
 from proofstream.envelopes import NO_CAPTURES
 from proofstream.events import (
-    LayerEnd,
-    LayerKind,
-    LayerProofKind,
-    LayerStart,
     ProofAborted,
-    ProofComplete,
     ProofEvent,
     ProofStart,
-    RoundPoly,
-    RoundPolyDeg3,
     SessionClosed,
-    SumcheckRound,
     kind_of,
 )
 from proofstream.intake import Intake, Posted, Tally, posted_by_host
+from proofstream.scopes import ProofScope
 
 _log = logging.getLogger("proofstream.session")
 
@@ -131,7 +124,7 @@ class Session:
 
     @contextlib.contextmanager
     def _proof(self, start: ProofStart) -> Generator[ProofScope]:
-        scope = ProofScope(self)
+        scope = ProofScope(self.emit)
         self.post(Posted(event=start, captured=self._owner.capture()))
         try:
             yield scope
@@ -212,115 +205,6 @@ class Session:
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.add(kind)
         self._intake.overflowed = True
-
-
-class ProofScope:
-    """A proof as its producer sees it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._started = time.monotonic()
-        self._layers_proved = 0
-        self._weight_openings = 0
-        self._binding_mode = "none"
-
-    def layer(
-        self,
-        layer_idx: int,
-        *,
-        kind: LayerKind,
-        input_shape: tuple[int, int] = (0, 0),
-        output_shape: tuple[int, int] = (0, 0),
-        trace_cost: int = 0,
-        claim_value_approx: float | None = None,
-        gpu_device: int | None = None,
-        proof_kind: LayerProofKind = LayerProofKind.Sumcheck,
-    ) -> contextlib.AbstractContextManager[LayerScope]:
-        """One layer's reduction, for the length of a ``with`` block; the arguments are the fields of LayerStart.
-
-        An exception inside goes on, and the layer stays without an end.
-        """
-        start = LayerStart(
-            layer_idx=layer_idx,
-            kind=kind,
-            input_shape=input_shape,
-            output_shape=output_shape,
-            trace_cost=trace_cost,
-            claim_value_approx=claim_value_approx,
-            gpu_device=gpu_device,
-        )
-        return self._layer(start, proof_kind)
-
-    @contextlib.contextmanager
-    def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Generator[LayerScope]:
-        scope = LayerScope(self._session, start.layer_idx, proof_kind)
-        self._session.emit(start)
-        yield scope
-        self._layers_proved += 1
-        self._session.emit(scope.end())
-
-    def bound_weights(self, *, mode: str, num_openings: int) -> None:
-        """Say how the weights were bound; it goes into ProofComplete."""
-        self._binding_mode = mode
-        self._weight_openings = num_openings
-
-    def completion(self) -> ProofComplete:
-        """The event that ends the proof well."""
-        return ProofComplete(
-            duration_ms=_elapsed_ms(self._started),
-            num_layer_proofs=self._layers_proved,
-            num_weight_openings=self._weight_openings,
-            weight_binding_mode=self._binding_mode,
-        )
-
-
-class LayerScope:
-    """A layer as its producer sees it."""
-
-    def __init__(self, session: Session, layer_idx: int, proof_kind: LayerProofKind) -> None:
-        self._session = session
-        self._layer_idx = layer_idx
-        self._started = time.monotonic()
-        self._rounds = 0
-        self._claim: float | None = None
-        self.proof_kind = proof_kind
-
-    def round(
-        self,
-        index: int,
-        *,
-        total_rounds: int,
-        poly_deg2: RoundPoly | None = None,
-        poly_deg3: RoundPolyDeg3 | None = None,
-        claim_value_approx: float | None = None,
-    ) -> None:
-        """Emit one sumcheck round; the arguments are the fields of SumcheckRound, `index` counts from 0."""
-        self._rounds += 1
-        self._claim = claim_value_approx
-        self._session.emit(
-            SumcheckRound(
-                layer_idx=self._layer_idx,
-                round=index,
-                total_rounds=total_rounds,
-                poly_deg2=poly_deg2,
-                poly_deg3=poly_deg3,
-                claim_value_approx=claim_value_approx,
-            )
-        )
-
-    def end(self) -> LayerEnd:
-        """The event that ends the layer."""
-        return LayerEnd(
-            layer_idx=self._layer_idx,
-            kind=self.proof_kind,
-            final_claim_value_approx=self._claim,
-            duration_ms=_elapsed_ms(self._started),
-            rounds_completed=self._rounds,
-        )
-
-
-def _elapsed_ms(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
 
 
 def _reason(error: BaseException) -> str:

@@ -123,6 +123,7 @@ class InlineHost:
         plugin: Any,
         config: Mapping[str, Any] | None = None,
         *,
+        asked: bool = True,
         live: bool = True,
         identity: Mapping[str, str] | None = None,
         catalog: Catalog | None = None,
@@ -136,6 +137,7 @@ class InlineHost:
             publish=self.derived.append,
             progress=self._progress,
             identity=identity or {"service.instance.id": "test-instance", "proofstream.version": "0"},
+            asked=asked,
             live=live,
             log=logging.getLogger("proofstream.test"),
         )

@@ -27,7 +27,6 @@ from proofstream.events import (
     ProofComplete,
     ProofEvent,
     ProofStart,
-    SessionClosed,
     SessionOpened,
     StarkProofEnd,
     StarkProofStart,
@@ -40,17 +39,14 @@ from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted,
 MAX_PENDING = 8192
 """How many activations wait for their proof at most; later ones are noted outside of any proof."""
 
-MAX_ENDED = 1024
-"""How many ended sessions are remembered at most, so that what still comes for them finds them."""
-
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
 """A reported duration above 400 days says nothing about when something began."""
 
 _LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
-class Session:
-    """What is known of one session.
+class ObservedSession:
+    """What its events say of one session.
 
     Attributes:
         session_id: Its id.
@@ -118,70 +114,10 @@ class Session:
         return changes
 
 
-class Timelines:
-    """The timelines of all sessions; feed it every envelope, in order."""
-
-    def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
-        self._ended: dict[str, Session] = {}
-
-    def session(self, session_id: str) -> Session:
-        """The session of that id, also when it has ended lately; an empty one if it is not known."""
-        return self._sessions.get(session_id) or self._ended.get(session_id) or Session(session_id)
-
-    @property
-    def sessions(self) -> list[Session]:
-        """The sessions that are open."""
-        return list(self._sessions.values())
-
-    @property
-    def open_proofs(self) -> list[Proof]:
-        """The proofs that are open, of all sessions."""
-        return [proof for session in self._sessions.values() for proof in session.open_proofs]
-
-    def feed(self, envelope: Envelope) -> list[Change]:
-        """Take the next envelope and say what it meant."""
-        session = self._sessions.get(envelope.session_id) or self._begin(envelope)
-        event = envelope.event
-        if session is None:
-            return [Noted(None, envelope)]
-        if isinstance(event, SessionOpened):
-            session.opened = envelope
-            return [Noted(None, envelope)]
-        if isinstance(event, SessionClosed):
-            self._end(session)
-            return session.close(envelope, _closing_reason(event))
-        return session.feed(envelope)
-
-    def _begin(self, envelope: Envelope) -> Session | None:
-        """Make the session that the envelope shows to exist, or go on with it, as its ordinals must not come twice.
-
-        Only an opening or what a prover says does so. What plugins and the host say about a session may follow its end.
-        """
-        kind = type(envelope.event)
-        session_id = envelope.session_id
-        if kind is not SessionOpened and (not Timeline.knows(kind) or (kind in _REMARKS and session_id in self._ended)):
-            return None
-        session = self._ended.pop(session_id, None) or Session(session_id)
-        self._sessions[session_id] = session
-        return session
-
-    def _end(self, session: Session) -> None:
-        del self._sessions[session.session_id]
-        self._ended[session.session_id] = session
-        if len(self._ended) > MAX_ENDED:
-            del self._ended[next(iter(self._ended))]
-
-
-def _closing_reason(event: SessionClosed) -> str:
-    how = event.outcome if event.outcome == "ended" else f"was {event.outcome}"
-    return f"the session {how}" + (f": {event.reason}" if event.reason else "")
-
-
 class Timeline:
     """The intervals of one job of one session. Use it through `Timelines`."""
 
-    def __init__(self, session: Session, job_id: str | None) -> None:
+    def __init__(self, session: ObservedSession, job_id: str | None) -> None:
         self.proof: Proof | None = None
         self._session = session
         self._job_id = job_id
@@ -488,7 +424,3 @@ def _part_of(event: ProofEvent) -> tuple[IntervalKind, int | None, int]:
             return IntervalKind.STARK_PROOF, None, ms
         case _:
             return IntervalKind.STARK_PROOF, None, 0
-
-
-_REMARKS = frozenset({Log, EventsLost, ProofAborted})
-"""Kinds that say something about a session, but do not show that it goes on."""

@@ -30,8 +30,10 @@ from proofstream import (
     hookimpl,
 )
 from proofstream.bus import wait_until
+from proofstream.config import Config
 from proofstream.feeds import HostFeed
 from proofstream.host import Host
+from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
 from proofstream.wire import Decoded, encode_event
 
@@ -191,9 +193,6 @@ def test_raw_is_the_events_own_json(make_host: MakeHost) -> None:
 
 
 def test_time_comes_from_one_anchor_and_does_not_follow_a_clock_that_is_set() -> None:
-    from proofstream.config import Config
-    from proofstream.loader import Selection, load
-
     wall = [1_000_000_000_000]
     monotonic = [50]
     plugin = RecordingPlugin()
@@ -332,20 +331,29 @@ def test_a_plugin_that_takes_too_long_to_configure_is_named(make_host: MakeHost)
         make_host(Asleep("asleep"), configure_timeout_s=0.2)
 
 
-def test_a_plugin_may_sit_a_run_out(make_host: MakeHost) -> None:
-    class Idle(RecordingPlugin):
-        @hookimpl
-        def proofstream_configure(self, context: PluginContext) -> bool:
-            return False
+class Idle(RecordingPlugin):
+    @hookimpl
+    def proofstream_configure(self, context: PluginContext) -> bool:
+        return False
 
+
+def test_a_plugin_that_nobody_asked_for_may_sit_a_run_out() -> None:
     idle = Idle("idle")
-    host = make_host(idle)
+    registry = load(Selection(), found=[], instances=[idle])
+    host = Host(registry=registry, config=Config(), asked=[], wanted=["idle"])
+    host.start()
+    host.wait_configured()
     session = host.new_session(source="test")
     session.emit(note("x"))
     assert session.flush(10.0)
     assert idle.envelopes == []
     assert host.active == []
     assert host.close().ok
+
+
+def test_a_plugin_that_was_asked_for_must_have_something_to_do(make_host: MakeHost) -> None:
+    with pytest.raises(PluginError, match="plugin idle was asked for and has nothing to do"):
+        make_host(Idle("idle"))
 
 
 def test_a_stuck_plugin_is_abandoned_in_time_and_named(make_host: MakeHost) -> None:

@@ -13,7 +13,8 @@ from proofstream import events as ev
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.testing import envelopes, read_stream
-from proofstream.timeline import MAX_ENDED, MAX_PENDING, Timelines
+from proofstream.timeline import MAX_PENDING
+from proofstream.timelines import MAX_ENDED, Timelines
 
 MS = 1_000_000
 BEGIN = 1_700_000_000_000_000_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proofstream import events as ev
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
-from proofstream.timeline import Timelines
+from proofstream.timelines import Timelines
 
 SESSIONS = ("one", "two")
 STATS = ev.ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)

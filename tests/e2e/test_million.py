@@ -21,10 +21,11 @@ COPIES = 482
 def replay(command: Any, stream: Path) -> tuple[str, Counter[str]]:
     """Replay with every plugin on; returns what was said and how many spans and events of each name there are."""
     process = command.start("run", stream, "--otlp-file", "out", "--record", "proof.jsonl")
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    with process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, said
     assert usage.ru_maxrss < LIMIT_KIB
     return said, Counter(names(command.folder / "out"))
@@ -60,7 +61,8 @@ def test_hundreds_of_proofs(proofstream_command: Any, tmp_path: Path) -> None:
     kept = recorded(tmp_path)
     assert kept[b"SumcheckRound"] == COPIES * 1230
     assert b"EventsLost" not in kept
-    assert kept.total() == COPIES * 2076 + 2  # and the session's opening and closing
+    added = COPIES + 2  # TraceStarted of each proof, and the session's opening and closing
+    assert kept.total() == COPIES * 2076 + added
 
 
 @pytest.mark.slow
