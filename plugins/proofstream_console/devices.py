@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from proofstream import GpuStatus
+from proofstream_console.text import clip
 
 MAX_DEVICES = 16
 """Devices that are remembered."""
@@ -47,7 +48,7 @@ class Devices:
         for snapshot in status.devices[:MAX_DEVICES]:
             device = Device(
                 device_id=snapshot.device_id,
-                name=None if _NO_NAME.fullmatch(snapshot.device_name) else snapshot.device_name,
+                name=None if _NO_NAME.fullmatch(snapshot.device_name) else clip(snapshot.device_name),
                 memory_bytes=snapshot.free_memory_bytes or None,
                 utilization=_real_utilization(snapshot.utilization, status),
             )

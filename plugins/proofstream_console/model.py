@@ -39,9 +39,13 @@ from proofstream_console.summaries import (
     summarize_layer,
     summarize_proof,
 )
+from proofstream_console.text import clip, clip_optional
 
 MAX_PLUGINS = 64
 """Plugins whose condition is remembered."""
+
+MAX_TIME_SOURCES = 8
+"""Kinds of time that are remembered; three are known."""
 
 _ABOUT_OURSELVES = (SessionOpened, SessionClosed, EventsLost, PluginHealth, TraceStarted)
 
@@ -186,7 +190,7 @@ class Model:
         event = envelope.event
         opened = event if isinstance(event, SessionOpened) else None
         session = SessionState(
-            source=opened.source if opened is not None else envelope.session_id,
+            source=clip(opened.source if opened is not None else envelope.session_id),
             latest_unix_nano=envelope.time_unix_nano,
             seen_at=self._batch_at,
         )
@@ -194,14 +198,18 @@ class Model:
         self.totals.sessions += 1
         self.sources.append(session.source)
         if opened is not None:
-            self.time_sources.add(opened.time_source)
+            self._add_time_source(opened.time_source)
         return session
+
+    def _add_time_source(self, time_source: str) -> None:
+        if len(self.time_sources) < MAX_TIME_SOURCES:
+            self.time_sources.add(clip(time_source))
 
     def _close_session(self, session_id: str, event: SessionClosed) -> None:
         self.totals.refused += event.refused
         if event.outcome == "lost":
             self.totals.broken_off += 1
-            self.totals.broken_reason = event.reason
+            self.totals.broken_reason = clip_optional(event.reason)
         del self.sessions[session_id]
 
     def _apply(self, change: Change) -> None:
@@ -261,7 +269,7 @@ class Model:
         assert isinstance(event, Log)
         self.log_counts[event.level] = self.log_counts.get(event.level, 0) + 1
         if event.level in self._log_levels:
-            self.news.put(LogLine(event.level, event.message))
+            self.news.put(LogLine(event.level, clip(event.message)))
 
     def note_gpu_status(self, change: Noted) -> None:
         """Take what the producer reports of its devices."""
@@ -280,7 +288,7 @@ class Model:
     def _trace_started(self, session_id: str, event: TraceStarted) -> None:
         for summary in (*self._open.values(), *reversed(self.recent)):
             if summary.session_id == session_id and summary.ordinal == event.proof:
-                summary.trace_id = event.trace_id
+                summary.trace_id, summary.trace_sampled = clip(event.trace_id), event.sampled
                 return
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proofstream import Interval, LayerEnd, LayerStart, Proof, ProofStart
+from proofstream_console.text import clip, clip_optional
 
 NOT_WORKING = frozenset({"stalled", "failed", "broken"})
 """What a plugin's status is when it needs a person's attention."""
@@ -73,6 +74,7 @@ class ProofSummary:
         aborted_reason: Why it ended without success, or None.
         last_layer: The layer that began last, as `(index, kind)`, or None.
         trace_id: Its trace, once one was started.
+        trace_sampled: Whether that trace is exported.
     """
 
     number: int
@@ -97,6 +99,7 @@ class ProofSummary:
     aborted_reason: str | None = None
     last_layer: tuple[int, str] | None = None
     trace_id: str | None = None
+    trace_sampled: bool = True
     layers_end_unix_nano: int | None = None
 
     @property
@@ -129,7 +132,7 @@ class ProofSummary:
         self.follow(proof)
         self.proof = None
         self.duration_ns = proof.duration_ns
-        self.aborted_reason = proof.aborted_reason
+        self.aborted_reason = clip_optional(proof.aborted_reason)
         if proof.end_unix_nano is not None and self.layers_end_unix_nano is not None:
             self.after_layers_ns = max(0, proof.end_unix_nano - self.layers_end_unix_nano)
         last = proof.last_layer
@@ -203,10 +206,10 @@ def summarize_proof(proof: Proof, number: int) -> ProofSummary:
     return ProofSummary(
         number=number,
         session_id=proof.session_id,
-        job_id=proof.job_id,
+        job_id=clip_optional(proof.job_id),
         ordinal=proof.proof_ordinal,
-        model=start.model_name if start is not None else None,
-        backend=start.backend if start is not None else None,
+        model=clip_optional(start.model_name) if start is not None else None,
+        backend=clip(start.backend) if start is not None else None,
         num_layers=proof.num_layers,
         start_seen=proof.start_seen,
         proof=proof,

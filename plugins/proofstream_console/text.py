@@ -19,6 +19,20 @@ _HOUR = 60 * _MINUTE
 _UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
 
 
+MAX_KEPT = 600
+"""Characters of a text that are kept: more are never shown."""
+
+
+def clip(text: str) -> str:
+    """What is kept of somebody else's text; lines of a stream may be as long as 16 MiB."""
+    return text[:MAX_KEPT]
+
+
+def clip_optional(text: str | None) -> str | None:
+    """The same for a text that may be absent."""
+    return None if text is None else clip(text)
+
+
 def safe_text(text: str, limit: int = 200) -> str:
     """What somebody else wrote, as characters that only show themselves.
 

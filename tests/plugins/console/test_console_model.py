@@ -327,3 +327,26 @@ def test_what_is_urgent_passes_a_flood_of_other_news() -> None:
     assert [proof.aborted_reason for proof in ended][-1] == "out of memory"
     assert len(shown) + reporter.take_hidden(0.0) == 42
     assert reporter.take_hidden(0.0) == 0
+
+
+def test_texts_of_any_length_are_kept_short() -> None:
+    model = new_model()
+    endless = "x" * 200_000
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            text = f"{number}{endless}"
+            start = proof_start(text)
+            feed(
+                model,
+                start,
+                gpu_status(text, None, None),
+                *[Log(level=LogLevel.Error, message=f"{text}{again}") for again in range(5)],
+                ProofAborted(reason=text),
+                session_id=str(number),
+            )
+            del start, text
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000

@@ -415,3 +415,13 @@ def test_a_flood_of_lines_is_counted_not_written() -> None:
 def test_styled_lines_are_text_objects() -> None:
     lines = LiveView(fed(proof_start()), max_layers=1, max_proofs=1).lines(width=80, height=24)
     assert all(isinstance(line, Text) for line in lines)
+
+
+def test_report_says_that_a_trace_is_not_exported() -> None:
+    trace = TraceStarted(proof=0, trace_id="a" * 32, span_id="0" * 16, sampled=False)
+    assert f"trace    {'a' * 32} (not sampled, not exported)" in report_of(fed(proof_start(), trace, PROOF_COMPLETE))
+
+
+def test_report_counts_warnings_and_errors() -> None:
+    events = [Log(level=LogLevel.Warn, message="w")] * 2 + [Log(level=LogLevel.Error, message="e")]
+    assert "log      1 error, 2 warnings" in report_of(fed(proof_start(), *events))

@@ -1,0 +1,176 @@
+"""The tables of the closing report: time by layer kind, the slowest layers, and the proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from proofstream import IntervalKind
+from proofstream_console import words
+from proofstream_console.model import Model
+from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
+from proofstream_console.text import DOT, count, counted, duration, fine_percent, safe_text
+from proofstream_console.view import kind_style, shapes
+
+_WIDE = 64
+_NARROW = 48
+_PARTS = {
+    IntervalKind.WEIGHT_OPENING: "weight opening",
+    IntervalKind.WEIGHT_BINDING: "weight binding",
+    IntervalKind.STARK_PROOF: "STARK proof",
+}
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_MAX_ABORTED = 5
+_NOTABLE_SHARE = 0.01
+
+
+def _table(title: str) -> Table:
+    table = Table(
+        box=None,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("  ", width=0, no_wrap=True)
+    return table
+
+
+def kind_table(model: Model, width: int) -> Table:
+    """Where the time went, the kind that took most of it first."""
+    table = _table("Time by layer kind")
+    columns = _tally_columns(width)
+    table.add_column("kind", no_wrap=True)
+    for name in ("count", *columns, "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    bar_width = max(0, min(24, width - 62))
+    if bar_width:
+        table.add_column("", no_wrap=True)
+    whole = sum(tally.total_ns for tally in model.by_kind.values())
+    for kind, tally in sorted(model.by_kind.items(), key=lambda item: -item[1].total_ns):
+        share = tally.total_ns / whole if whole else 0.0
+        style = kind_style(kind)
+        bar = [Text(_bar(share, bar_width), style=style)] if bar_width else []
+        cells = _tally_cells(tally, columns)
+        table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *bar)
+    for name, tally in _other_times(model):
+        table.add_row("", Text(name), *_tally_cells(tally, columns))
+    return table
+
+
+def _other_times(model: Model) -> Iterator[tuple[str, Tally]]:
+    """What takes time and is no layer; it may overlap with layers, and has no share for that."""
+    for part, tally in model.parts.items():
+        yield _PARTS[part], tally
+    after = model.totals.after_layers
+    if after.total_ns > model.totals.proof_time.total_ns * _NOTABLE_SHARE:
+        yield "after layers", after
+
+
+def _tally_columns(width: int) -> list[str]:
+    return ["total", *(["mean"] if width >= _NARROW else []), *(["longest"] if width >= _WIDE else [])]
+
+
+def _tally_cells(tally: Tally, columns: list[str]) -> list[Text]:
+    values = {"total": tally.total_ns, "mean": tally.mean_ns, "longest": tally.longest_ns}
+    return [Text(count(tally.count)), *(Text(duration(values[column])) for column in columns)]
+
+
+def _bar(share: float, width: int) -> str:
+    eighths = round(share * width * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
+
+
+def slowest_table(model: Model, width: int) -> Table:
+    """The slowest layers."""
+    layers = model.slowest
+    table = _table("Slowest layers" if len(layers) > 1 else "Slowest layer")
+    many = model.totals.proofs > 1
+    wide = width >= _WIDE
+    for name in [*(["proof"] if many else []), "layer"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("rounds", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("shapes", no_wrap=True, overflow="ellipsis")
+    for layer in layers:
+        proof = [Text(count(layer.proof_number + 1))] if many else []
+        cells = [
+            Text(str(layer.index)),
+            Text(layer.kind, style=kind_style(layer.kind)),
+            Text(duration(layer.duration_ns)),
+        ]
+        last = [_layer_note(layer)] if wide else []
+        table.add_row("", *proof, *cells, Text(count(layer.rounds)), *last)
+    return table
+
+
+def _layer_note(layer: LayerSummary) -> Text:
+    note = Text("")
+    if layer.input_shape is not None and layer.output_shape is not None:
+        note.append(shapes(layer.input_shape, layer.output_shape), "dim")
+    remarks = [
+        *(["aborted"] if layer.aborted else []),
+        *([] if layer.start_seen else ["start not seen"]),
+        *([] if layer.end_seen or layer.aborted else ["no end event"]),
+    ]
+    if remarks:
+        note.append((f" {DOT} " if note else "") + ", ".join(remarks), "yellow")
+    return note
+
+
+def proof_table(model: Model, width: int) -> Table:
+    """The proofs: the last ones, and before them those that were aborted last."""
+    recent = {proof.number for proof in model.recent}
+    aborted = [proof for proof in model.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
+    shown = [*aborted, *model.recent, *model.open_proofs[: model.recent.maxlen]]
+    table = _table(_proofs_title(model.totals.proofs, len(shown), len(aborted)))
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
+    table.add_column("layers", justify="right", no_wrap=True)
+    table.add_column("rounds", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("outcome", overflow="fold")
+    for proof in shown:
+        open_ns = model.elapsed_ns(proof.proof) if proof.proof is not None else 0
+        time = duration(open_ns if proof.duration_ns is None else proof.duration_ns)
+        table.add_row(
+            "",
+            Text(count(proof.number + 1)),
+            Text(words.full_title(proof)),
+            Text(count(proof.layers_done)),
+            Text(count(proof.rounds)),
+            Text(time),
+            _short_outcome(proof),
+        )
+    return table
+
+
+def _proofs_title(total: int, shown: int, aborted: int) -> str:
+    if shown == total:
+        return "Proofs"
+    before = f", and {counted(aborted, 'aborted one')} before" if aborted else ""
+    return f"Proofs (the last {count(shown - aborted)} of {count(total)}{before})"
+
+
+def _short_outcome(proof: ProofSummary) -> Text:
+    if proof.proof is not None:
+        return Text("not finished", style="yellow")
+    if proof.aborted_reason is None:
+        said = Text("complete", style="green")
+    else:
+        said = Text(f"aborted{words.last_place(proof)}: {safe_text(proof.aborted_reason)}", style="red")
+    if proof.trace_id:
+        said.append("\n").append_text(trace_text(proof))
+    return said
+
+
+def trace_text(proof: ProofSummary) -> Text:
+    """A proof's trace id, and whether there is anything to find under it."""
+    trace = Text(safe_text(proof.trace_id or "", 64), style="cyan")
+    return trace if proof.trace_sampled else trace.append(" (not sampled, not exported)", "yellow")
