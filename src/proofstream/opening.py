@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from proofstream.host import Host
-from proofstream.loader import Selection, entry_points, load
 from proofstream.session import Session, enter
+
+if TYPE_CHECKING:
+    from proofstream.host import Host
 
 _log = logging.getLogger("proofstream")
 
@@ -36,7 +37,10 @@ def open_session(
         PluginError: A plugin that was named is not installed, misses a package, or is broken.
         ConfigError: A configuration file or an environment variable is not acceptable.
     """
-    from proofstream.config import load_config  # pydantic is imported where it is used
+    # A third of the time that `import proofstream` may take; and pydantic is imported where it is used.
+    from proofstream.config import load_config
+    from proofstream.host import Host
+    from proofstream.loader import Selection, entry_points, load
 
     found = entry_points()
     names = [p for p in plugins or () if isinstance(p, str)]
