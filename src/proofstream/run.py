@@ -97,6 +97,8 @@ class Run:
     def __init__(self, what: RunRequest) -> None:
         self._what = what
         self._type = find_source(what.registry, what.request.uri)
+        if self._type.live and what.request.speed is not None:
+            raise UsageError(f"--speed paces a recording; {what.request.uri} is live")
         self._source: Source = self._type.open(what.request)
         self._ended = threading.Event()
         self._error: Exception | None = None

@@ -40,6 +40,7 @@ def one_line(text: str) -> str:
         (["run", str(SMOL), "--config", "none.toml"], "none.toml"),
         (["run", "tcp://192.0.2.1:4000"], "loopback"),
         (["run", "demo:nope"], "no demo model"),
+        (["run", "demo:digits", "--speed", "2"], "demo:digits is live"),
         (["walk"], "No such command 'walk'"),
         (["demo", "nope"], "nope"),
     ],
