@@ -12,6 +12,7 @@ from proofstream_console.summaries import LayerSummary, ProofSummary
 from proofstream_console.text import (
     ARROW,
     CHECK,
+    CROSS,
     DOT,
     LINE,
     WAIT,
@@ -169,6 +170,8 @@ class LiveView:
 
 def _proof_counts(model: Model) -> str:
     totals = model.totals
+    if not totals.complete:
+        return f"{CROSS} {counted(totals.aborted, 'proof')} aborted"
     said = f"{CHECK} {counted(totals.complete, 'proof')} complete"
     return f"{said}, {count(totals.aborted)} aborted" if totals.aborted else said
 

@@ -23,6 +23,7 @@ from proofstream import (
     Log,
     LogLevel,
     PluginHealth,
+    ProofAborted,
     ProofComplete,
     ProofEvent,
     ProofStart,
@@ -425,3 +426,16 @@ def test_report_says_that_a_trace_is_not_exported() -> None:
 def test_report_counts_warnings_and_errors() -> None:
     events = [Log(level=LogLevel.Warn, message="w")] * 2 + [Log(level=LogLevel.Error, message="e")]
     assert "log      1 error, 2 warnings" in report_of(fed(proof_start(), *events))
+
+
+@pytest.mark.parametrize(
+    ("complete", "aborted", "said"),
+    [
+        (0, 1, "✗ 1 proof aborted"),
+        (1, 0, "✓ 1 proof complete"),
+        (2, 1, "✓ 2 proofs complete, 1 aborted"),
+    ],
+)
+def test_live_view_counts_the_proofs_that_ended(complete: int, aborted: int, said: str) -> None:
+    model = fed(*[proof_start(), PROOF_COMPLETE] * complete, *[proof_start(), ProofAborted(reason="x")] * aborted)
+    assert any(said in line for line in view_of(model))
