@@ -1,0 +1,84 @@
+"""Importing is cheap, quiet and one-directional: a module brings what it needs, and no more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+# What pydantic and click are made of comes with them.
+PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+CORE = {"msgspec", "pluggy", "typing_extensions"}  # the last one is for msgspec, where it is installed
+
+# Prints the top-level names of what importing argv[1:] loaded, without the standard library.
+LOADED = """
+import importlib, json, sys
+before = set(sys.modules)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(json.dumps(sorted(new - set(sys.stdlib_module_names))))
+"""
+
+
+def modules_below(root: Path) -> list[str]:
+    """The importable modules in a folder; `__main__` modules run when they are imported."""
+    paths = (path.relative_to(root).with_suffix("") for path in sorted(root.rglob("*.py")))
+    return [".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__"]
+
+
+def loaded_by(*modules: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *modules], capture_output=True, text=True, timeout=60, check=True
+    )
+    found: list[str] = json.loads(done.stdout)
+    return {name for name in found if not name.startswith("__editable__") and name[:1] != "_"}
+
+
+def test_the_public_face_loads_msgspec_and_pluggy_alone() -> None:
+    assert loaded_by("proofstream") == {"proofstream", *CORE}
+
+
+def test_testing_loads_no_more_than_the_public_face() -> None:
+    assert loaded_by("proofstream.testing") == {"proofstream", *CORE}
+
+
+def test_the_whole_core_loads_no_plugin_and_no_sdk() -> None:
+    everything = modules_below(REPOSITORY / "src")
+
+    assert len(everything) > 30
+    assert loaded_by(*everything) == {"proofstream", "click", *CORE, *PYDANTIC}
+
+
+@pytest.mark.parametrize("plugin", [path.name for path in sorted((REPOSITORY / "plugins").glob("proofstream_*"))])
+def test_the_class_of_a_plugin_loads_nothing_that_is_heavy(plugin: str) -> None:
+    assert loaded_by(plugin) == {"proofstream", plugin, *CORE}
+
+
+def test_every_module_can_be_the_first_one_imported_and_warns_of_nothing() -> None:
+    modules = [*modules_below(REPOSITORY / "src"), *modules_below(REPOSITORY / "plugins")]
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        complaints = dict(zip(modules, pool.map(complaint_of, modules), strict=True))
+
+    assert {module: said for module, said in complaints.items() if said} == {}
+
+
+def complaint_of(module: str) -> str:
+    """What is said while the module is imported where every warning is an error."""
+    command = [sys.executable, "-W", "error", "-c", f"import {module}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr if done.returncode or done.stderr else ""
+
+
+def test_every_plugin_stands_under_the_import_rule() -> None:
+    rules = (REPOSITORY / "pyproject.toml").read_text("utf-8")
+
+    for folder in (REPOSITORY / "plugins").glob("proofstream_*"):
+        # The root packages, the core's ban, independence, and the public face only.
+        assert rules.count(f'"{folder.name}"') == 4, folder.name
