@@ -25,10 +25,11 @@ class GrpcReceiver:
         self.metadata: list[dict[str, str]] = []
         self.failures: list[Any] = []
         self.answer = kit.Answer()
-        handlers: Any = {"Export": grpc.unary_unary_rpc_method_handler(self._export)}
+        api: Any = grpc  # its stubs leave types open
+        handlers = {"Export": api.unary_unary_rpc_method_handler(self._export)}
         service = "opentelemetry.proto.collector.trace.v1.TraceService"
-        self.server = grpc.server(ThreadPoolExecutor(2))
-        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        self.server: Any = api.server(ThreadPoolExecutor(2))
+        self.server.add_generic_rpc_handlers((api.method_handlers_generic_handler(service, handlers),))
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ EVERY_STREAM = ["serde-all-variants", "aborted-then-next", "ws-job-frames-lagged
 
 def make_provider(**arguments: Any) -> tuple[TracerProvider, InMemorySpanExporter]:
     """A provider, and what it exports."""
-    limits = SpanLimits(max_events=4096)
-    provider = TracerProvider(**{"span_limits": limits, "shutdown_on_exit": False, **arguments})
+    arguments.setdefault("span_limits", SpanLimits(max_events=4096))
+    provider = TracerProvider(shutdown_on_exit=False, **arguments)
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return provider, exporter
@@ -33,7 +33,8 @@ def make_provider(**arguments: Any) -> tuple[TracerProvider, InMemorySpanExporte
 
 def plain(value: Any) -> Any:
     """A value as the file has it."""
-    return list(value) if isinstance(value, tuple) else value
+    items: Any = value
+    return list(items) if isinstance(value, tuple) else value
 
 
 def content(span: ReadableSpan) -> dict[str, Any]:
@@ -65,6 +66,20 @@ def content_of_file(span: Any) -> dict[str, Any]:
     }
 
 
+def ids_of(span: ReadableSpan) -> tuple[str, str, str]:
+    """A span's name, id and parent's id."""
+    context = span.get_span_context()
+    assert context is not None
+    return span.name, f"{context.span_id:016x}", f"{span.parent.span_id:016x}" if span.parent else ""
+
+
+def trace_of(span: ReadableSpan) -> str:
+    """A span's trace id."""
+    context = span.get_span_context()
+    assert context is not None
+    return f"{context.trace_id:032x}"
+
+
 def parents(spans: Sequence[tuple[str, str, str]]) -> list[str | None]:
     """For each span the name of its parent, from names, ids and parents' ids."""
     names = {span_id: name for name, span_id, _ in spans}
@@ -82,10 +97,9 @@ def test_both_writers_say_the_same(kit: Any, tmp_path: Path, name: str) -> None:
     made = exporter.get_finished_spans()
     written = kit.read_file(tmp_path / "traces.jsonl")
     assert [content(span) for span in made] == [content_of_file(span) for span in written]
-    ids = [(s.name, f"{s.context.span_id:016x}", f"{s.parent.span_id:016x}" if s.parent else "") for s in made]
-    assert parents(ids) == parents([(s.name, s.span_id, s.parent_span_id) for s in written])
+    assert parents([ids_of(span) for span in made]) == parents([(s.name, s.span_id, s.parent_span_id) for s in written])
     assert len(started[0]) == len(started[1])
-    proofs = {f"{span.context.trace_id:032x}" for span in made if span.name == "proof"}
+    proofs = {trace_of(span) for span in made if span.name == "proof"}
     assert {event.trace_id for event in started[0] if isinstance(event, ps.TraceStarted)} == proofs
 
 
@@ -94,10 +108,9 @@ def test_the_resource_and_the_ids_are_the_providers(kit: Any) -> None:
     host = InlineHost(OtelPlugin(tracer_provider=provider))
     host.feed(envelopes(kit.small_proof()))
     host.close()
-    assert {span.resource.attributes["service.name"] for span in exporter.get_finished_spans()} == {"the-app"}
-    assert {
-        span.instrumentation_scope.name for span in exporter.get_finished_spans() if span.instrumentation_scope
-    } == {"proofstream"}
+    assert {str(span.resource.attributes["service.name"]) for span in exporter.get_finished_spans()} == {"the-app"}
+    scopes = [span.instrumentation_scope for span in exporter.get_finished_spans()]
+    assert {scope.name for scope in scopes if scope is not None} == {"proofstream"}
 
 
 def test_the_span_that_was_current_is_the_parent(kit: Any) -> None:
@@ -149,8 +162,8 @@ def test_what_is_open_at_the_end_is_ended(kit: Any) -> None:
     host.close()
     ended = {span.name: span.status.description for span in exporter.get_finished_spans()}
     assert ended == {
-        "layer MatMul": "the session interrupted: proofstream stopped",
-        "proof": "the session interrupted: proofstream stopped (last layer 0, MatMul)",
+        "layer MatMul": "the session was interrupted: proofstream stopped",
+        "proof": "the session was interrupted: proofstream stopped (last layer 0, MatMul)",
         "session": None,
     }
 
@@ -171,11 +184,11 @@ def test_with_a_provider_no_other_place_can_be_asked_for(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def global_provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+def global_provider(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """A global provider of the SDK, for one test."""
     provider, exporter = make_provider()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    yield exporter
+    return exporter
 
 
 def test_the_global_provider_is_used_if_nothing_else_was_asked_for(

@@ -1,0 +1,68 @@
+"""The page on semantic conventions says what the code says, and the code exports nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream.testing import InlineHost, envelopes
+from proofstream_otel import OtelPlugin, semconv
+
+PAGE = Path(__file__).parents[3] / "docs" / "semantic-conventions.md"
+TYPES = {"string", "bool", "int", "double", "int[]", "string[]"}
+PYTHON_TYPES = {"string": str, "bool": bool, "int": int, "double": float, "int[]": list, "string[]": list}
+
+
+def names(owner: type) -> set[str]:
+    """The names that a class of constants holds."""
+    return {value for key, value in vars(owner).items() if key.isupper()}
+
+
+def table(title: str) -> list[list[str]]:
+    """The rows of the table below a heading."""
+    section = PAGE.read_text(encoding="utf-8").split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def first_column(title: str) -> list[str]:
+    """The names of a table's rows."""
+    return [row[0].strip("`") for row in table(title)]
+
+
+@pytest.mark.parametrize(
+    ("title", "owner"),
+    [("Spans", semconv.SpanName), ("Span events", semconv.EventName), ("Attributes", semconv.Attr)],
+)
+def test_the_page_has_every_name_once(title: str, owner: type) -> None:
+    assert sorted(first_column(title)) == sorted(names(owner))
+
+
+def test_every_attribute_has_a_type_and_a_provenance() -> None:
+    for name, _, kind, _, provenance, meaning in table("Attributes"):
+        assert kind in TYPES, name
+        assert re.match(r"(measured|reported|derived|ours)\b", provenance), name
+        assert meaning, name
+
+
+def test_what_is_exported_is_named_and_typed_as_the_page_says(kit: Any, tmp_path: Path) -> None:
+    types = {row[0].strip("`"): PYTHON_TYPES[row[2]] for row in table("Attributes")}
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    for part, stream in enumerate(["serde-all-variants", "aborted-then-next", "endless-and-holes"]):
+        host.feed(kit.stream(stream, session_id=str(part)))
+    host.feed(envelopes([], session_id="empty"))
+    host.close()
+    seen: set[str] = set()
+    for span in kit.read_file(tmp_path / "traces.jsonl"):
+        assert span.name.partition(" ")[0] in names(semconv.SpanName)
+        holders = [span.attributes, *(event.attributes for event in span.events)]
+        assert {event.name for event in span.events} <= names(semconv.EventName)
+        for attributes in holders:
+            seen |= set(attributes)
+            for key, value in attributes.items():
+                # An integer that is too large for OTLP is a string of digits.
+                assert isinstance(value, types[key]) or str(value).isdecimal(), key
+    assert len(seen) > 60

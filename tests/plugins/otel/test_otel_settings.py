@@ -1,0 +1,87 @@
+"""The configuration table, the flags, and what the plugin is before it is configured."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import ConfigError, OptionKind
+from proofstream.testing import InlineHost
+from proofstream_otel import OtelPlugin
+from proofstream_otel.settings import Rounds, read
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"endpoint": "localhost:4318"},
+            "otel.endpoint: 'localhost:4318' does not start with http://, https:// or grpc://",
+        ),
+        ({"endpoint": "http://"}, "otel.endpoint: 'http://' has no host"),
+        ({"rounds": "logs"}, "otel.rounds: 'logs' is not supported: rounds go to traces only"),
+        ({"rounds": "both"}, "otel.rounds: 'both' is not supported: rounds go to traces only"),
+        ({"rounds": "some"}, "otel.rounds: Input should be 'span_events', 'aggregate' or 'off'"),
+        ({"max_round_events": -1}, "otel.max_round_events: Input should be greater than or equal to 0"),
+        ({"headers": {"a": 1}}, "otel.headers.a: Input should be a valid string"),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        InlineHost(OtelPlugin(), table)
+    assert str(raised.value) == message
+
+
+def test_a_misspelt_key_is_told_the_right_ones() -> None:
+    with pytest.raises(ConfigError) as raised:
+        read({"endpont": "http://localhost"})
+    assert str(raised.value) == (
+        "otel.endpont: there is no such key; "
+        "known are endpoint, file, headers, max_file_bytes, max_round_events, rounds"
+    )
+
+
+def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any) -> None:
+    host = InlineHost(OtelPlugin(file=str(tmp_path / "own")), {"file": str(tmp_path / "table"), "rounds": "off"})
+    host.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert read({"rounds": "off"}).rounds is Rounds.OFF
+
+
+def test_text_from_the_environment_becomes_numbers() -> None:
+    limits = read({"max_round_events": "64"}).note_limits
+    assert limits.max_rounds == 64
+    assert limits.max_notes == 512
+
+
+def test_the_flags() -> None:
+    otlp, file = OtelPlugin().proofstream_options()
+    assert (otlp.flag, otlp.key, otlp.kind) == ("--otlp", "endpoint", OptionKind.OPTIONAL_VALUE)
+    assert otlp.value_prefixes == ("http://", "https://", "grpc://")
+    assert (file.flag, file.key, file.kind) == ("--otlp-file", "file", OptionKind.VALUE)
+    assert file.artefact is not None
+    assert file.artefact.name == "otlp"
+
+
+LIGHT = """
+import sys
+import proofstream_otel
+print({"opentelemetry", "pydantic", "requests", "grpc"} & {name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_importing_the_plugin_imports_no_sdk() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_an_unconfigured_plugin_is_harmless() -> None:
+    plugin = OtelPlugin()
+    assert plugin.requires == ("opentelemetry.sdk",)
+    assert plugin.proofstream_consume(()) is None
+    assert plugin.proofstream_report_health() == {}
+    plugin.proofstream_unconfigure(1.0)
