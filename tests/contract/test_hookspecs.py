@@ -1,0 +1,171 @@
+"""The hooks are what docs/plugins.md says they are, each is documented, implemented by a plugin of ours, and called."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import runpy
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import (
+    Batch,
+    Command,
+    Envelope,
+    Option,
+    PluginContext,
+    ProofEvent,
+    ProofStart,
+    SourceType,
+    hookimpl,
+    open_session,
+)
+from proofstream.health import PluginStatus
+from proofstream.hookspecs import ProofstreamHooks
+
+REPOSITORY = Path(__file__).parents[2]
+GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text("utf-8")
+EXAMPLE = REPOSITORY / "examples" / "proofstream_hello" / "proofstream_hello.py"
+HOOKS = {name: spec for name, spec in vars(ProofstreamHooks).items() if name.startswith("proofstream_")}
+
+
+def parameters(function: Any) -> dict[str, Any]:
+    """The arguments and their annotations, as they are written."""
+    return {name: p.annotation for name, p in inspect.signature(function).parameters.items() if name != "self"}
+
+
+def plugin_classes() -> dict[str, type]:
+    """The plugins of this distribution, and the example."""
+    points = metadata.distribution("proofstream").entry_points.select(group="proofstream")
+    return {point.name: point.load() for point in points} | {"hello": runpy.run_path(str(EXAMPLE))["HelloPlugin"]}
+
+
+PLUGINS = plugin_classes()
+IMPLEMENTATIONS = [
+    pytest.param(getattr(cls, hook), hook, id=f"{plugin}-{hook.removeprefix('proofstream_')}")
+    for plugin, cls in PLUGINS.items()
+    for hook in HOOKS
+    if hasattr(cls, hook)
+]
+
+
+def test_the_guide_names_every_hook_with_its_arguments() -> None:
+    documented = re.findall(r"^### `(proofstream_\w+)\(([^)]*)\)`$", GUIDE, re.MULTILINE)
+
+    assert dict(documented) == {name: ", ".join(parameters(spec)) for name, spec in HOOKS.items()}
+    assert len(documented) == len(HOOKS)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hookspec_says_when_it_is_called_and_on_which_thread_and_what_failing_means(hook: str) -> None:
+    written = inspect.getdoc(HOOKS[hook]) or ""
+
+    assert [word for word in ("When:", "Thread:", "Failure:") if word not in written] == []
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_plugin_of_ours_implements_it(hook: str) -> None:
+    assert [plugin for plugin, cls in PLUGINS.items() if hasattr(cls, hook)] != []
+
+
+@pytest.mark.parametrize(("implementation", "hook"), IMPLEMENTATIONS)
+def test_an_implementation_is_annotated_as_the_hookspec(implementation: Any, hook: str) -> None:
+    spec = parameters(HOOKS[hook])
+
+    assert {name: spec.get(name) for name in parameters(implementation)} == parameters(implementation)
+    assert inspect.signature(implementation).return_annotation is not inspect.Signature.empty
+
+
+def test_the_guide_names_every_status_and_every_field_of_the_context() -> None:
+    for status in PluginStatus:
+        assert f"| `{status.value}` |" in GUIDE
+    for field in PluginContext.__dataclass_fields__:
+        assert re.search(rf"^\| `{field}[`(]", GUIDE, re.MULTILINE), field
+
+
+def test_the_code_in_the_guide_runs() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {"__name__": "guide"}
+
+    for block in blocks:
+        exec(block, namespace)
+
+    assert len(blocks) == 3
+    assert namespace["derived"] == [namespace["HelloSaid"](greeting="hello")]
+
+
+class Everything:
+    """Implements every hook and remembers which were called."""
+
+    name = "everything"
+    tick_s = 0.05
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.envelopes: list[Envelope] = []
+
+    @hookimpl
+    def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
+        self.called.append("proofstream_event_types")
+        return []
+
+    @hookimpl
+    def proofstream_sources(self) -> Iterable[SourceType]:
+        self.called.append("proofstream_sources")
+        return []
+
+    @hookimpl
+    def proofstream_options(self) -> Iterable[Option]:
+        self.called.append("proofstream_options")
+        return []
+
+    @hookimpl
+    def proofstream_commands(self) -> Iterable[Command]:
+        self.called.append("proofstream_commands")
+        return []
+
+    @hookimpl
+    def proofstream_capture(self) -> object:
+        self.called.append("proofstream_capture")
+        return "captured"
+
+    @hookimpl
+    def proofstream_configure(self, context: PluginContext) -> bool | None:
+        self.called.append("proofstream_configure")
+        return context.asked
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        self.called.append("proofstream_consume")
+        self.envelopes.extend(batch)
+
+    @hookimpl
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        self.called.append("proofstream_report_health")
+        return {}
+
+    @hookimpl
+    def proofstream_unconfigure(self, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.called.append("proofstream_unconfigure")
+
+
+def test_a_host_calls_every_hook_in_the_order_that_is_promised() -> None:
+    plugin = Everything()
+
+    with open_session(plugins=[plugin]) as session, session.proof(num_layers=0):
+        pass
+
+    assert set(plugin.called) == set(HOOKS)
+    acting = [hook for hook in plugin.called if hook not in ("proofstream_capture", "proofstream_report_health")]
+    declaring = acting[:4]
+    assert all(hook.endswith("s") for hook in declaring)
+    assert acting[4] == "proofstream_configure"
+    assert set(acting[5:-1]) == {"proofstream_consume"}
+    assert acting[-1] == "proofstream_unconfigure"
+    (start,) = [envelope for envelope in plugin.envelopes if isinstance(envelope.event, ProofStart)]
+    assert start.captured == {"everything": "captured"}
