@@ -22,6 +22,7 @@ class ConsolePlugin:
     """
 
     requires: ClassVar[tuple[str, ...]] = ("rich",)
+    autoload: ClassVar[str] = "command"
     tick_s: ClassVar[float] = 0.25
 
     def __init__(self, stream: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,12 +37,13 @@ class ConsolePlugin:
         return [Option(flag="--console", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
-    def proofstream_configure(self, context: PluginContext) -> None:
+    def proofstream_configure(self, context: PluginContext) -> bool:
         """Read the settings and look at the terminal; nothing is drawn yet."""
         from proofstream_console.screen import open_screen
 
         stream = self._stream if self._stream is not None else sys.stderr
         self._screen = open_screen(context.config, stream, clock=self._clock, live=context.live)
+        return self._screen is not None
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:

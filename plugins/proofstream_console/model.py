@@ -67,7 +67,6 @@ class Model:
         live: Whether events happen while they are read: then what is open goes on with the clock, else with the events.
         max_recent: Ended proofs that are remembered one by one.
         max_slowest: Slowest layers that are remembered.
-        log_levels: The levels of the producer's log that are news.
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class Model:
         live: bool = True,
         max_recent: int = 20,
         max_slowest: int = 5,
-        log_levels: frozenset[LogLevel] = SHOWN_LEVELS,
     ) -> None:
         self._clock = clock
         self._live = live
@@ -85,7 +83,6 @@ class Model:
         self._open: dict[Proof, ProofSummary] = {}
         self._slowest: list[tuple[int, int, LayerSummary]] = []
         self._max_slowest = max_slowest
-        self._log_levels = log_levels
         self._layers_seen = 0
         self._batch_at = clock()
         self._about_ourselves = 0
@@ -100,9 +97,15 @@ class Model:
         self.devices = Devices()
         self.health: dict[str, PluginHealth] = {}
         self.news = NewsDesk()
+        self._was_opened = False
         self.log_counts: dict[LogLevel, int] = {}
 
     # What the views ask
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether a session was opened, whatever came of it."""
+        return self._was_opened
 
     @property
     def is_empty(self) -> bool:
@@ -188,6 +191,7 @@ class Model:
 
     def _open_session(self, envelope: Envelope) -> SessionState:
         event = envelope.event
+        self._was_opened = True
         opened = event if isinstance(event, SessionOpened) else None
         session = SessionState(
             source=clip(opened.source if opened is not None else envelope.session_id),
@@ -268,7 +272,7 @@ class Model:
         event = change.envelope.event
         assert isinstance(event, Log)
         self.log_counts[event.level] = self.log_counts.get(event.level, 0) + 1
-        if event.level in self._log_levels:
+        if event.level in SHOWN_LEVELS:
             self.news.put(LogLine(event.level, clip(event.message)))
 
     def note_gpu_status(self, change: Noted) -> None:

@@ -8,9 +8,8 @@ from typing import IO, Any, Protocol, cast
 
 from rich.console import Console
 
-from proofstream import LogLevel
 from proofstream_console.live import LiveFace
-from proofstream_console.model import SHOWN_LEVELS, Model
+from proofstream_console.model import Model
 from proofstream_console.news import Reporter
 from proofstream_console.output import Output
 from proofstream_console.pace import Throttle
@@ -20,7 +19,6 @@ from proofstream_console.settings import Settings, read_settings
 from proofstream_console.view import LiveView
 
 _PLAIN_WIDTH = 100
-_PLAIN_LEVELS = frozenset({LogLevel.Warn, LogLevel.Error})
 
 
 class Face(Protocol):
@@ -63,7 +61,6 @@ def open_screen(
         live=live,
         max_recent=settings.max_proofs,
         max_slowest=settings.slowest,
-        log_levels=SHOWN_LEVELS if in_place else _PLAIN_LEVELS,
     )
     reporter = Reporter(model.news, log_lines_per_s=settings.log_lines_per_s)
     console = _console(output, environ, in_place=in_place)
@@ -129,6 +126,8 @@ class Screen:
     def close(self, timeout_s: float) -> None:
         """Print the report, and wait for the stream to take it, for `timeout_s` seconds at most."""
         self._face.finish(self._clock())
+        if not self.model.was_opened:
+            return  # the run ended before anything could be read; whoever ended it says why
         with self._console.capture() as capture:
             self._console.print(report(self.model, width=self._console.width))
         lines = [*([] if self.model.is_empty else [""]), *capture.get().splitlines()]

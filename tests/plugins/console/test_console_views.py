@@ -352,7 +352,8 @@ def test_plain_lines_of_a_small_stream(monkeypatch: pytest.MonkeyPatch) -> None:
         proof_start(num_layers=4),
         layer_start(3),
         layer_end(3),
-        Log(level=LogLevel.Info, message="not worth a line"),
+        Log(level=LogLevel.Debug, message="not worth a line"),
+        Log(level=LogLevel.Info, message="it is a cat"),
         Log(level=LogLevel.Warn, message="lagged 17 events"),
         layer_start(2),
         layer_end(2),
@@ -372,9 +373,10 @@ def test_plain_lines_of_a_small_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said.split("\n\n")[0].splitlines() == [
         "proof 1 started: mlp on cpu, 4 layers",
         "proof 1: 25 %, 1 of 4 layers, 0 rounds, 2.00 ms",
+        "info: it is a cat",
         "warn: lagged 17 events",
-        "proof 1: 50 %, 2 of 4 layers, 0 rounds, 6.00 ms",
-        f"proof 1 aborted {where} after 8.00 ms: another proof started (2 of 4 layers, 0 rounds, 17 events lost)",
+        "proof 1: 50 %, 2 of 4 layers, 0 rounds, 7.00 ms",
+        f"proof 1 aborted {where} after 9.00 ms: another proof started (2 of 4 layers, 0 rounds, 17 events lost)",
         "proof 2 started: mlp on cpu, 1 layer",
         "proof 2: 100 %, 1 of 1 layer, 0 rounds, 2.00 ms",
         "proof 2 complete in 3.00 ms (1 of 1 layer, 0 rounds)",
@@ -439,3 +441,11 @@ def test_report_counts_warnings_and_errors() -> None:
 def test_live_view_counts_the_proofs_that_ended(complete: int, aborted: int, said: str) -> None:
     model = fed(*[proof_start(), PROOF_COMPLETE] * complete, *[proof_start(), ProofAborted(reason="x")] * aborted)
     assert any(said in line for line in view_of(model))
+
+
+def test_a_run_that_ended_before_anything_was_opened_has_no_report() -> None:
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream))
+    host.tick()
+    host.close()
+    assert stream.getvalue() == ""
