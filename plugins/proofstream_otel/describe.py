@@ -23,8 +23,6 @@ from proofstream import (
     ProofComplete,
     ProofEvent,
     ProofStart,
-    RoundPoly,
-    RoundPolyDeg3,
     SecureField,
     SessionClosed,
     SessionOpened,
@@ -172,27 +170,23 @@ def session_closed(event: SessionClosed) -> dict[str, Any]:
 
 def round_of(event: SumcheckRound) -> dict[str, Any]:
     """A sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
-    poly = event.poly_deg2 if event.poly_deg2 is not None else event.poly_deg3
+    degree, coefficients = _polynomial(event)
     return {
         Attr.ROUND: event.round,
         Attr.ROUND_TOTAL: event.total_rounds,
-        Attr.ROUND_DEGREE: degree_of(event),
-        Attr.ROUND_COEFFICIENTS: None if poly is None else ";".join(_limbs(c) for c in _coefficients(poly)),
+        Attr.ROUND_DEGREE: degree,
+        Attr.ROUND_COEFFICIENTS: coefficients,
         Attr.ROUND_CLAIM: event.claim_value_approx,
     }
 
 
-def degree_of(event: SumcheckRound) -> int | None:
-    """The degree of a round's polynomial; None if it carries none."""
-    if event.poly_deg2 is not None:
-        return 2
-    return None if event.poly_deg3 is None else 3
-
-
-def _coefficients(poly: RoundPoly | RoundPolyDeg3) -> tuple[SecureField, ...]:
-    if isinstance(poly, RoundPoly):
-        return (poly.c0, poly.c1, poly.c2)
-    return (poly.c0, poly.c1, poly.c2, poly.c3)
+def _polynomial(event: SumcheckRound) -> tuple[int | None, str | None]:
+    """Degree and coefficients of a round's polynomial, if it carries one."""
+    if (deg2 := event.poly_deg2) is not None:
+        return 2, f"{_limbs(deg2.c0)};{_limbs(deg2.c1)};{_limbs(deg2.c2)}"
+    if (deg3 := event.poly_deg3) is not None:
+        return 3, f"{_limbs(deg3.c0)};{_limbs(deg3.c1)};{_limbs(deg3.c2)};{_limbs(deg3.c3)}"
+    return None, None
 
 
 def _limbs(element: SecureField) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from proofstream import (
@@ -13,7 +12,6 @@ from proofstream import (
     Interval,
     IntervalKind,
     Noted,
-    Opened,
     PluginHealth,
     Proof,
     SessionClosed,
@@ -55,20 +53,20 @@ class SpanMapper:
         self._ended: dict[str, int] = {}
         self._pages: dict[Interval, Page] = {}
 
-    def feed(self, envelope: Envelope) -> Iterator[TraceStarted]:
-        """Take the next envelope; yields the trace of each proof that it begins."""
+    def feed(self, envelope: Envelope) -> list[TraceStarted]:
+        """Take the next envelope; returns the trace of each proof that it begins."""
         event = envelope.event
         if isinstance(event, _ABOUT_US):
-            return
+            return []
         changes = self._timelines.feed(envelope)
         session = self._sessions.get(envelope.session_id) or self._begin(envelope, changes)
         if session is None:
-            return
+            return []
         session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
-        for change in changes:
-            yield from self._follow(change, session)
+        started = [trace for change in changes if (trace := self._follow(change, session)) is not None]
         if isinstance(event, SessionClosed):
             self._end(envelope.session_id, event, session)
+        return started
 
     def close(self, reason: str) -> None:
         """End everything that is open, as no more envelopes will come."""
@@ -82,8 +80,7 @@ class SpanMapper:
                 event=event,
                 raw=b"",
             )
-            for _ in self.feed(last):
-                raise AssertionError("nothing begins when a session ends")
+            self.feed(last)
 
     # Sessions
 
@@ -117,35 +114,33 @@ class SpanMapper:
 
     # Intervals
 
-    def _follow(self, change: Change, session: _OpenSession) -> Iterator[TraceStarted]:
-        match change:
-            case Opened(interval, envelope):
-                yield from self._open(interval, envelope, session)
-            case Closed(interval, _):
-                self._close(interval)
-            case Noted(_, envelope) if isinstance(envelope.event, SessionOpened | SessionClosed):
-                pass
-            case Noted(interval, envelope):
+    def _follow(self, change: Change, session: _OpenSession) -> TraceStarted | None:
+        interval, envelope = change.interval, change.envelope
+        if isinstance(change, Noted):
+            if not isinstance(envelope.event, SessionOpened | SessionClosed):
                 page = session.page if interval is None else self._pages.get(interval, session.page)
                 page.note(envelope)
+            return None
+        if isinstance(change, Closed):
+            self._close(change.interval)
+            return None
+        return self._open(change.interval, envelope, session)
 
-    def _open(self, interval: Interval, envelope: Envelope, session: _OpenSession) -> Iterator[TraceStarted]:
+    def _open(self, interval: Interval, envelope: Envelope, session: _OpenSession) -> TraceStarted | None:
         if interval.proof is not None:
             span = build.child_span(interval, self._pages[interval.proof].span)
             self._pages[interval] = Page(span, self._limits)
-            return
+            return None
         parent = self._parents.of_proof(envelope, session.parent)
         time_source = self._timelines.session(interval.session_id).time_source
         span = build.root_span(interval, parent, session=session.page.span, time_source=time_source)
         self._pages[interval] = Page(span, self._limits)
         started = self._start(span, parent)
-        if isinstance(interval, Proof):
-            yield TraceStarted(
-                proof=interval.proof_ordinal,
-                trace_id=started.trace_id,
-                span_id=started.span_id,
-                sampled=started.sampled,
-            )
+        if not isinstance(interval, Proof):
+            return None
+        return TraceStarted(
+            proof=interval.proof_ordinal, trace_id=started.trace_id, span_id=started.span_id, sampled=started.sampled
+        )
 
     def _close(self, interval: Interval) -> None:
         page = self._pages.pop(interval)

@@ -8,8 +8,9 @@ cut.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias, cast
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[int] | list[float]
@@ -38,34 +39,35 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
 
 def make_safe(value: object) -> Value | None:
     """Make one value safe; None if there is nothing to export."""
-    if isinstance(value, list | tuple):
-        return _safe_list(cast("Iterable[object]", value))
-    return _safe_scalar(value)
+    if value is None:
+        return None
+    # By exact type first: this is called several times for each event of a stream.
+    rule = _RULES.get(type(value))
+    return rule(value) if rule is not None else _by_base(value)
 
 
-def _safe_scalar(value: object) -> Scalar | None:
-    match value:
-        case bool():
-            return value
-        case int():
-            return integer(value)
-        case float():
-            return float(value) if value - value == 0.0 else None
-        case str():
-            return text(value)
-        case enum.Enum():
-            return _safe_scalar(value.value)
-        case None:
-            return None
-        case _:
-            return text(str(value))
+def _by_base(value: object) -> Value | None:
+    if isinstance(value, enum.Enum):
+        return make_safe(value.value)
+    for base, rule in _RULES.items():
+        if isinstance(value, base):
+            return rule(value)
+    return text(str(value))
 
 
-def _safe_list(values: Iterable[object]) -> Value | None:
+def _boolean(value: bool) -> bool:
+    return value
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _sequence(values: Iterable[object]) -> Value | None:
     """A list of one type only: all integers, all numbers, or else all strings."""
-    items = [item for item in (_safe_scalar(v) for v in values) if item is not None][:MAX_LIST_ITEMS]
-    if any(isinstance(item, str | bool) for item in items):
-        return [str(item) for item in items]
+    items = [item for item in map(make_safe, values) if item is not None][:MAX_LIST_ITEMS]
+    if any(isinstance(item, str | bool | list) for item in items):
+        return [text(str(item)) for item in items]
     numbers = [item for item in items if isinstance(item, int | float)]
     if any(isinstance(item, float) for item in numbers):
         return [float(item) for item in numbers]
@@ -89,3 +91,13 @@ def text(value: str) -> str:
 def timestamp(unix_nano: int) -> int:
     """A time that every backend takes: from 1 to 2^63 - 1."""
     return min(max(1, int(unix_nano)), _INT64_MAX)
+
+
+_RULES: dict[type, Callable[[Any], Value | None]] = {
+    bool: _boolean,
+    int: integer,
+    float: _number,
+    str: text,
+    list: _sequence,
+    tuple: _sequence,
+}
