@@ -69,7 +69,7 @@ def open_screen(
         face: Face = LiveFace(console, model, reporter, view, output.write)
     else:
         face = PlainFace(model, reporter, output.write, progress_s=settings.progress_s)
-    return Screen(model, face, output, console, Throttle(settings.refresh_s, start=clock()), clock)
+    return Screen(model, face, output, console, throttle=Throttle(settings.refresh_s, start=clock()), clock=clock)
 
 
 def draws_in_place(settings: Settings, output: Output, environ: Mapping[str, str]) -> bool:
@@ -107,6 +107,7 @@ class Screen:
         face: Face,
         output: Output,
         console: Console,
+        *,
         throttle: Throttle,
         clock: Callable[[], float],
     ) -> None:

@@ -172,7 +172,7 @@ class Bus:
             return self._number(sender, checked, own_time, now, what.origin, what.captured, what.lineage)
         return self._number(sender, check_event(what, self._decoder), None, now, PRODUCER, NO_CAPTURES, ())
 
-    def _number(
+    def _number(  # noqa: PLR0917 - once per event; names would cost more than they tell
         self,
         sender: Sender,
         decoded: Decoded,
