@@ -56,7 +56,7 @@ class OtelPlugin:
                 metavar="DIR",
                 artefact=Artefact(
                     name="otlp",
-                    next_step="{path}/traces.jsonl: OTLP JSON lines, for a Collector's otlp_json_file receiver",
+                    next_step="the trace as OTLP JSON lines, which a Collector's otlp_json_file receiver reads",
                 ),
             ),
         )

@@ -163,30 +163,37 @@ class Bus:
     def _envelope(self, monotonic_ns: int, sender: Sender, what: ProofEvent | Posted | Decoded) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
-            return self._number(
-                sender, what, what.time_unix_nano, now, what.origin, NO_CAPTURES, _recorded_lineage(what)
-            )
+            time_unix_nano = now if what.time_unix_nano is None else what.time_unix_nano
+            lineage = _recorded_lineage(what)
+            return self._number(sender, what, time_unix_nano=time_unix_nano, origin=what.origin, lineage=lineage)
         if isinstance(what, Posted):
             checked = check_event(what.now(), self._decoder)
             own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
-            return self._number(sender, checked, own_time, now, what.origin, what.captured, what.lineage)
-        return self._number(sender, check_event(what, self._decoder), None, now, PRODUCER, NO_CAPTURES, ())
+            return self._number(
+                sender,
+                checked,
+                time_unix_nano=now if own_time is None else own_time,
+                origin=what.origin,
+                lineage=what.lineage,
+                captured=what.captured,
+            )
+        return self._number(sender, check_event(what, self._decoder), time_unix_nano=now, origin=PRODUCER)
 
-    def _number(  # noqa: PLR0917 - once per event; names would cost more than they tell
+    def _number(
         self,
         sender: Sender,
         decoded: Decoded,
-        own_time: int | None,
-        now: int,
+        *,
+        time_unix_nano: int,
         origin: str,
-        captured: Mapping[str, object],
-        lineage: tuple[str, ...],
+        lineage: tuple[str, ...] = (),
+        captured: Mapping[str, object] = NO_CAPTURES,
     ) -> Envelope:
         seq = self._seq
         self._seq = seq + 1
         return Envelope(
             seq=seq,
-            time_unix_nano=now if own_time is None else own_time,
+            time_unix_nano=time_unix_nano,
             session_id=sender.session_id,
             origin=origin,
             event=decoded.event,
@@ -207,7 +214,7 @@ class Bus:
         event = EventsLost(where="intake", counts=fresh)
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()
-        envelopes.append(self._number(sender, decoded, None, now, HOST, NO_CAPTURES, ()))
+        envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
 
 
 def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:

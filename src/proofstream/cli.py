@@ -69,6 +69,15 @@ def _tell(text: str) -> None:
     print(f"proofstream: {text}", file=sys.stderr, flush=True)
 
 
+def _show_results(results: list[tuple[Path, str]]) -> None:
+    if not results:
+        return
+    width = max(len(str(path)) for path, _ in results)
+    _tell("the results, and what to do with them:")
+    for path, next_step in results:
+        print(f"  {path!s:<{width}}  {next_step.format(path=path)}", file=sys.stderr)
+
+
 class _App:
     """The plugins and configuration of one invocation, and the commands made from them."""
 
@@ -114,9 +123,7 @@ class _App:
         def callback(which: str, **values: Any) -> int:
             artefacts = self._artefacts(Path(command.artefacts_dir), values)
             status = self._run(command.sources[which], speed=None, follow=False, once=False, **values)
-            for path, next_step in artefacts:
-                if path.exists():
-                    _tell(f"wrote {path}: {next_step.format(path=path)}")
+            _show_results([(path, next_step) for path, next_step in artefacts if path.exists()])
             return status
 
         params = [which, *_general_params(), *self._plugin_params()]
