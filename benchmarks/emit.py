@@ -5,7 +5,7 @@ from __future__ import annotations
 import timeit
 from collections import deque
 
-from proofstream import LayerStart, LayerKind, ProofEvent, open_session
+from proofstream import LayerKind, LayerStart, ProofEvent, open_session
 from proofstream.testing import RecordingPlugin
 
 COUNT = 20_000
