@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from proofstream import (
@@ -160,11 +159,20 @@ def test_hooks_of_one_plugin_run_on_one_thread_and_never_overlap(make_host: Make
     assert host.lanes[0].counters == {"seen": 3}
 
 
+class Scalar:
+    """A number as numpy has it, which the core must take without numpy; tests/e2e has the real ones."""
+
+    ndim = 0
+
+    def item(self) -> int:
+        return 7
+
+
 def test_an_invalid_event_is_refused_counted_and_named(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
     plugin = RecordingPlugin()
     host = make_host(plugin)
     session = host.new_session(source="prover.py")
-    number: Any = np.int64(7)
+    number: Any = Scalar()
     word: Any = "seven"
     session.emit(ProofComplete(duration_ms=number, num_layer_proofs=1, num_weight_openings=0, weight_binding_mode="-"))
     session.emit(ProofComplete(duration_ms=word, num_layer_proofs=1, num_weight_openings=0, weight_binding_mode="-"))
