@@ -25,6 +25,7 @@ FILE_NAME = "traces.jsonl"
 
 _KIND_INTERNAL = 1
 _STATUS_ERROR = 2
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -113,7 +114,7 @@ class OtlpFile:
                 self._path.rename(self._free_path())
         except FileNotFoundError:
             pass
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self._path, _FLAGS, 0o644)
         self._size = os.fstat(self._fd).st_size
 
     def _free_path(self) -> Path:

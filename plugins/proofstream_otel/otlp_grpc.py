@@ -43,17 +43,17 @@ class GrpcTransport:
 
     def post(self, body: bytes, timeout_s: float) -> Reply:
         """Send one request."""
-        if self._channel is None:
-            self._channel = self._open()
-        channel: Any = self._channel
-        call = channel.unary_unary(_METHOD)  # without serializers it takes and gives bytes
         try:
+            if self._channel is None:
+                self._channel = self._open()
+            channel: Any = self._channel
+            call = channel.unary_unary(_METHOD)  # without serializers it takes and gives bytes
             answer = call(body, timeout=min(timeout_s, self._timeout_s), metadata=self._metadata)
             rejected, message = decode_rejection(bytes(answer))
         except grpc.RpcError as error:
             code = error.code()
             return Reply(accepted=False, reason=f"gRPC {code.name}: {error.details()}", retryable=code in _RETRYABLE)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the exporting thread
             return Reply(accepted=False, reason=str(error))
         return Reply(accepted=True, rejected=max(0, rejected), reason=message)
 

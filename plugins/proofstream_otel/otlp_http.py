@@ -41,8 +41,10 @@ class HttpTransport:
         if self._gzip:
             self._session.headers["Content-Encoding"] = "gzip"
         self._session.headers.update(headers)
+        # Else requests would put what it finds in .netrc over a header that was asked for.
+        self._session.auth = _as_it_is
         tls = environment.tls()
-        self._session.verify = str(tls.authority) if tls.authority is not None else True
+        self._verify = str(tls.authority) if tls.authority is not None else True
         if tls.certificate is not None and tls.key is not None:
             self._session.cert = (str(tls.certificate), str(tls.key))
         elif tls.certificate is not None:
@@ -56,17 +58,21 @@ class HttpTransport:
         try:
             # A redirected POST would arrive as a GET without its body.
             with self._session.post(
-                self._url, data=content, timeout=limit, allow_redirects=False, stream=True
+                self._url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
             ) as response:
                 return _reply(response, _read(response, deadline))
         except (requests.ConnectionError, requests.Timeout) as error:
             return Reply(accepted=False, reason=_plain(error), retryable=True)
-        except (requests.RequestException, ValueError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the exporting thread
             return Reply(accepted=False, reason=_plain(error))
 
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:

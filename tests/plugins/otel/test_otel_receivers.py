@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -181,6 +184,41 @@ def test_a_redirect_is_not_followed(kit: Any, receiver: Any) -> None:
     receiver.answers = [kit.Answer(status=302, headers={"Location": receiver.url})]
     assert run(kit, receiver.url).health()["lost_spans"] == 3
     assert len(receiver.paths) == 1
+
+
+def test_an_answer_that_trickles_in_is_given_up(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.3")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = threading.Event()
+
+        def trickle() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not ended.wait(0.05):
+                    connection.sendall(b"x" * 4096)
+
+        thread = threading.Thread(target=trickle, daemon=True)
+        thread.start()
+        transport = open_transport(f"http://127.0.0.1:{server.getsockname()[1]}", {})
+        began = time.monotonic()
+        reply = transport.post(b"", 10.0)
+        assert time.monotonic() - began < 2
+        assert (reply.accepted, reply.retryable, reply.reason) == (False, True, "no answer in time")
+        transport.close()
+        ended.set()
+        thread.join(5)
+
+
+def test_a_header_that_was_asked_for_is_not_replaced_by_netrc(
+    kit: Any, receiver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login other password other\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    run(kit, receiver.url, headers={"Authorization": "Bearer mine"})
+    assert receiver.headers[0]["Authorization"] == "Bearer mine"
 
 
 class TestEnvironment:
