@@ -19,7 +19,7 @@ _CONSTRAINTS = REPOSITORY / "constraints.txt"
 _NOT_IN_A_CHECKOUT = shutil.ignore_patterns(
     ".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "dist", "build", "*.egg-info", "proofstream-demo"
 )
-_TIMEOUT_S = 300
+_TIMEOUT_S = 600
 
 
 def run(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:

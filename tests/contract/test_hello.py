@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from contract.conftest import Environment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # environments are made in the fixtures
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "proofstream_hello"
 

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from contract.conftest import Environment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # environments are made in the fixtures
 
 REPOSITORY = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
