@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ENOUGH_RUNS = 5
-MOST_RUNS = 25
+MOST_RUNS = 100
 
 
 def seconds(arguments: list[str], environ: dict[str, str]) -> float:
