@@ -104,7 +104,13 @@ class Bus:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing is in the intake, in flight, or in a lane."""
-        return not self._intake.items and not self._in_flight and all(lane.is_at_rest for lane in self._lanes)
+        seq = self._seq
+        # Asked once more afterwards: a lane may publish something just before it comes to rest.
+        return self._is_empty and all(lane.is_at_rest for lane in self._lanes) and self._is_empty and self._seq == seq
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._intake.items and not self._in_flight
 
     def watch(self, sender: Sender) -> None:
         """Report what the intake could not hold of this session's events."""

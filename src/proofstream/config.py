@@ -19,6 +19,8 @@ from proofstream.errors import ConfigError
 
 ENV_PREFIX = "PROOFSTREAM_"
 CONFIG_FILE = "proofstream.toml"
+_LONGEST_S = 365 * 24 * 3600.0
+"""No deadline is longer than a year; nor does an infinite one fit into a clock."""
 _NOT_HOST_KEYS = frozenset({"log", "debug"})
 
 
@@ -45,10 +47,10 @@ class HostSettings(BaseModel):
     strict: bool = False
     intake_capacity: int = Field(default=131_072, gt=0)
     lane_capacity: int = Field(default=8192, gt=1)
-    configure_timeout_s: float = Field(default=10.0, gt=0)
-    close_timeout_s: float = Field(default=5.0, gt=0)
-    progress_timeout_s: float = Field(default=5.0, gt=0)
-    stalled_after_s: float = Field(default=30.0, gt=0)
+    configure_timeout_s: float = Field(default=10.0, gt=0, le=_LONGEST_S)
+    close_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)
+    progress_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)
+    stalled_after_s: float = Field(default=30.0, gt=0, le=_LONGEST_S)
     max_line_bytes: int = Field(default=16 * 2**20, gt=0)
 
     @field_validator("plugins", mode="before")

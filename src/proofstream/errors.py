@@ -18,6 +18,15 @@ class ProofstreamError(Exception):
         self.hint = hint
 
 
+def describe(error: BaseException) -> str:
+    """An exception in one line: its type and, if it says anything and can, what it says."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception of somebody else's may fail to describe itself
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class UsageError(ProofstreamError):
     """The caller asked for something that does not exist or does not fit together."""
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
 from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
-from proofstream.errors import PluginError
+from proofstream.errors import PluginError, describe
 from proofstream.events import PluginHealth, ProofEvent, SessionOpened
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
-from proofstream.intake import Intake, Posted, posted_by_host
+from proofstream.intake import Intake, Posted
 from proofstream.lanes import Lane
 from proofstream.loader import PluginRecord, Registry
 from proofstream.report import Report, Retired
@@ -127,16 +127,18 @@ class Host:
         _hosts.add(self)
         atexit.register(self.close)
 
-    def wait_configured(self) -> None:
-        """Wait until the plugins are configured.
+    def wait_configured(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the plugins are configured, or until it is time to stop.
 
         Raises:
             PluginError: One that was asked for could not be, or took longer than ``configure_timeout_s``.
         """
         deadline = time.monotonic() + self.settings.configure_timeout_s
         for lane in self.lanes:
-            in_time = lane.configured.wait(max(0.0, deadline - time.monotonic()))
+            in_time = wait_until(lambda: lane.configured.is_set() or stopping(), deadline=deadline)  # noqa: B023 - called here
             record = lane.record
+            if stopping():
+                return
             if not in_time and lane.name in self.asked:
                 record.reason = f"not ready after {self.settings.configure_timeout_s:g} s"
                 raise record.error()
@@ -198,10 +200,10 @@ class Host:
                 continue
             try:
                 value = hooks.call("proofstream_capture")
-            except Exception as error:  # noqa: BLE001 - this is the prover's thread: nothing may reach it
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - on the prover's thread, where nothing may reach it
                 if lane.name not in self._capture_failed:
                     self._capture_failed.add(lane.name)
-                    _log.warning("plugin %s could not capture: %s: %s", lane.record.label, type(error).__name__, error)
+                    _log.warning("plugin %s could not capture: %s", lane.record.label, describe(error))
                 continue
             if value is not None:
                 captured[lane.name] = value
@@ -248,7 +250,7 @@ class Host:
             if not urgent and (now - at < HEALTH_EVENT_EVERY_S or health == before):
                 return
         self._published[lane.name] = (now, health)
-        self.intake.put(self._own_session, posted_by_host(health))
+        self.intake.put(self._own_session, Posted(event=health, origin=HOST))
 
     # Ending
 
@@ -290,6 +292,7 @@ class Host:
             session.close(outcome=outcome, reason=reason)
         self._stop_lanes(deadline)
         self.bus.stop(max(0.0, deadline - time.monotonic()))
+        self.retired.add(self._own_session)  # what plugins published that was no event
         report.fill(lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused)
         return report
 

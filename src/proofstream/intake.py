@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER
+from proofstream.envelopes import NO_CAPTURES, PRODUCER
 from proofstream.events import ProofEvent
 from proofstream.wire import Decoded
 
@@ -73,9 +73,11 @@ class Tally:
 
 
 class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An event made in Python with more to say than `session.emit` has; a callable makes it when its turn has come."""
+    """An event made in Python with more to say than `session.emit` has."""
 
-    event: ProofEvent | Callable[[], ProofEvent]
+    event: ProofEvent | None = None
+    make: Callable[[], ProofEvent] | None = None
+    """Makes the event when its turn has come, in the place of `event`."""
     origin: str = PRODUCER
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
@@ -83,16 +85,9 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     at_latest: bool = False
     """It happens at the time of its session's latest event, which is not now when a recording is replayed."""
 
-    def now(self) -> ProofEvent:
+    def now(self) -> ProofEvent | None:
         """The event, made now if it was not before."""
-        return self.event if isinstance(self.event, ProofEvent) else self.event()
-
-
-def posted_by_host(
-    event: ProofEvent | Callable[[], ProofEvent], *, time_unix_nano: int | None = None, at_latest: bool = False
-) -> Posted:
-    """An event of the core's own."""
-    return Posted(event=event, origin=HOST, time_unix_nano=time_unix_nano, at_latest=at_latest)
+        return self.event if self.make is None else self.make()
 
 
 class Sender(Protocol):

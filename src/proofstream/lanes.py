@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofstream.envelopes import HOST, Batch, Envelope
+from proofstream.errors import describe
 from proofstream.events import EventsLost, PluginHealth, ProofEvent, is_sheddable
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
@@ -186,7 +187,7 @@ class Lane:
     def _configure(self) -> bool:
         try:
             wanted = self._hooks.configure(self._context)
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             mark_unconfigured(self.record, error)
             _log.debug("plugin %s could not be configured", self.record.label, exc_info=True)
         else:
@@ -244,7 +245,7 @@ class Lane:
             events = () if derived is None else tuple(derived)
             _check_events(events)
             self._report_health()
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
             return False
         if events and batch:
@@ -265,9 +266,9 @@ class Lane:
             self._health_at = now + HEALTH_EVERY_S
             self.counters = dict(self._hooks.report_health())
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self.record.status = PluginStatus.FAILED
-        self.record.reason = f"{type(error).__name__}: {error}"
+        self.record.reason = describe(error)
         self._queue.clear()
         self._busy_since = None
         _log.error("plugin %s failed and is disabled: %s", self.record.label, self.record.reason)
@@ -286,11 +287,11 @@ class Lane:
         try:
             self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
             self.counters = dict(self._hooks.report_health())
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; it must not take the host along
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             if self.record.status is not PluginStatus.FAILED:
                 self.record.status = PluginStatus.FAILED
-                self.record.reason = f"while closing: {type(error).__name__}: {error}"
-            _log.error("plugin %s could not be closed: %s: %s", self.record.label, type(error).__name__, error)
+                self.record.reason = f"while closing: {describe(error)}"
+            _log.error("plugin %s could not be closed: %s", self.record.label, describe(error))
 
 
 def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:

@@ -15,7 +15,7 @@ from typing import Any
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import Command, Option, SourceType
-from proofstream.errors import PluginError, ProofstreamError, UsageError
+from proofstream.errors import PluginError, ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PROJECT
@@ -208,8 +208,8 @@ def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
             _mark_missing(record, error.name)
     except PluginError as error:
         record.mark(PluginStatus.BROKEN, str(error))
-    except Exception as error:  # noqa: BLE001 - importing a stranger's code may raise anything; the others must still load
-        record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a stranger's code may raise anything; the others must still load
+        record.mark(PluginStatus.BROKEN, describe(error))
         _log.debug("plugin %s could not be loaded", record.label, exc_info=True)
 
 
@@ -235,7 +235,7 @@ def _mark_missing(record: PluginRecord, module: str) -> None:
     record.mark(PluginStatus.MISSING, f"needs {module}, which is not installed", hint)
 
 
-def mark_unconfigured(record: PluginRecord, error: Exception) -> None:
+def mark_unconfigured(record: PluginRecord, error: BaseException) -> None:
     """Say of a plugin whose configure raised what that makes it: missing or broken."""
     own = type(record.hooks.plugin).__module__ if record.hooks is not None else ""
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != own.partition(".")[0]:
@@ -244,7 +244,7 @@ def mark_unconfigured(record: PluginRecord, error: Exception) -> None:
     if isinstance(error, ProofstreamError):
         record.mark(PluginStatus.BROKEN, str(error), error.hint)
     else:
-        record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
+        record.mark(PluginStatus.BROKEN, describe(error))
 
 
 def _adopt(record: PluginRecord, plugin: object) -> None:
@@ -284,8 +284,8 @@ def _collect(registry: Registry) -> None:
             _declare(registry, record, record.hooks)
         except PluginError as error:
             record.mark(PluginStatus.BROKEN, str(error))
-        except Exception as error:  # noqa: BLE001 - a stranger's declaring hook may raise anything
-            record.mark(PluginStatus.BROKEN, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's declaring hook may raise anything
+            record.mark(PluginStatus.BROKEN, describe(error))
 
 
 def _declare(registry: Registry, record: PluginRecord, hooks: Hooks) -> None:

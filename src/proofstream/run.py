@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proofstream.config import Config
 from proofstream.contracts import Source, SourceRequest, SourceType
-from proofstream.errors import ProofstreamError, SourceError, UsageError
+from proofstream.errors import ProofstreamError, SourceError, UsageError, describe
 from proofstream.feeds import HostFeed
 from proofstream.host import Host
+from proofstream.intake import Wakeup
 from proofstream.loader import Registry
 from proofstream.report import Report
 
@@ -100,14 +102,16 @@ class Run:
         if self._type.live and what.request.speed is not None:
             raise UsageError(f"--speed paces a recording; {what.request.uri} is live")
         self._source: Source = self._type.open(what.request)
-        self._ended = threading.Event()
+        # A signal handler may set it: an Event takes a lock there that this very thread may hold.
+        self._ended = Wakeup()
         self._error: Exception | None = None
         self._signal: int | None = None
+        self._signalled_at = 0.0
         self._feed: HostFeed | None = None
 
     def stop(self, signal: int) -> None:
         """End the run soon, as told by a signal."""
-        self._signal = signal
+        self._signal, self._signalled_at = signal, time.monotonic()
         self._interrupt(f"by signal {signal}")
         self._ended.set()
 
@@ -128,7 +132,7 @@ class Run:
         )
         host.start()
         try:
-            host.wait_configured()
+            host.wait_configured(stopping=lambda: self._signal is not None)
         except ProofstreamError:
             host.close()
             raise
@@ -139,7 +143,7 @@ class Run:
         outcome = self._outcome(host)
         if self._signal is None:
             host.drain(stopping=lambda: self._signal is not None or self._must_end(host))
-        report = host.close(outcome=outcome[0], reason=outcome[1])
+        report = host.close(self._time_left(host), outcome=outcome[0], reason=outcome[1])
         if isinstance(self._error, ProofstreamError):
             report.problems.insert(0, str(self._error))
         return RunResult(report=report, signal=self._signal)
@@ -163,13 +167,16 @@ class Run:
             self._source.run(feed)
         except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
             self._error = (
-                error
-                if isinstance(error, ProofstreamError)
-                else SourceError(f"the source failed: {type(error).__name__}: {error}")
+                error if isinstance(error, ProofstreamError) else SourceError(f"the source failed: {describe(error)}")
             )
             _log.debug("source %s failed", self._what.request.uri, exc_info=True)
         finally:
             self._ended.set()
+
+    def _time_left(self, host: Host) -> float:
+        """How long plugins may take to finish: after a signal, stopping the source has taken a part of it."""
+        spent = 0.0 if self._signal is None else time.monotonic() - self._signalled_at
+        return max(0.0, host.settings.close_timeout_s - spent)
 
     def _must_end(self, host: Host) -> bool:
         return self._what.config.host.strict and host.failed is not None

@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from typing import Protocol, Self
 
-from proofstream.envelopes import NO_CAPTURES
+from proofstream.envelopes import HOST, NO_CAPTURES
+from proofstream.errors import describe
 from proofstream.events import (
     ProofAborted,
     ProofEvent,
@@ -18,7 +19,7 @@ from proofstream.events import (
     SessionClosed,
     kind_of,
 )
-from proofstream.intake import Intake, Posted, Tally, posted_by_host
+from proofstream.intake import Intake, Posted, Tally
 from proofstream.scopes import ProofScope
 
 _log = logging.getLogger("proofstream.session")
@@ -91,7 +92,7 @@ class Session:
         try:
             event = make()
         except Exception as error:  # noqa: BLE001 - whatever it raises, observing must not stop the prover
-            self.refuse_event("emit_if", f"{type(error).__name__}: {error}")
+            self.refuse_event("emit_if", describe(error))
             return
         self.emit(event)
 
@@ -129,7 +130,7 @@ class Session:
         try:
             yield scope
         except BaseException as error:
-            self.post(Posted(event=ProofAborted(reason=_reason(error))))
+            self.post(Posted(event=ProofAborted(reason=describe(error))))
             raise
         self.emit(scope.completion())
 
@@ -153,8 +154,9 @@ class Session:
             # Made when the bus comes to it: only then everything before it was checked.
             self._intake.put(
                 self,
-                posted_by_host(
-                    lambda: SessionClosed(outcome=outcome, reason=reason, refused=self.refused),
+                Posted(
+                    make=lambda: SessionClosed(outcome=outcome, reason=reason, refused=self.refused),
+                    origin=HOST,
                     at_latest=self._replayed,
                 ),
             )
@@ -168,7 +170,7 @@ class Session:
     def __exit__(self, *exc_info: object) -> None:
         error = exc_info[1]
         if isinstance(error, BaseException):
-            self.close(outcome="interrupted", reason=_reason(error))
+            self.close(outcome="interrupted", reason=describe(error))
         else:
             self.close()
 
@@ -205,11 +207,6 @@ class Session:
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.add(kind)
         self._intake.overflowed = True
-
-
-def _reason(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class _Nobody:

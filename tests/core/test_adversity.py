@@ -1,0 +1,182 @@
+"""The core in bad company: plugins that raise, exit, lie or never end, and producers that do as they like."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from proofstream.contracts import Command, Option, OptionKind
+from proofstream.events import Log, LogLevel
+from proofstream.health import PluginStatus
+from proofstream.hookspecs import PluginContext, hookimpl
+from proofstream.host import Host
+from proofstream.loader import Selection, load
+from proofstream.testing import RecordingPlugin
+
+NOTE = Log(level=LogLevel.Warn, message="something")
+
+
+class Speechless(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Raising:
+    """Raises in one hook."""
+
+    name = "raising"
+
+    def __init__(self, hook: str, error: BaseException) -> None:
+        self.hook = hook
+        self.error = error
+
+    def _maybe(self, hook: str) -> None:
+        if hook == self.hook:
+            raise self.error
+
+    @hookimpl
+    def proofstream_configure(self) -> None:
+        self._maybe("configure")
+
+    @hookimpl
+    def proofstream_capture(self) -> None:
+        self._maybe("capture")
+
+    @hookimpl
+    def proofstream_consume(self) -> Iterator[Log] | None:
+        self._maybe("consume")
+        return self._generate() if self.hook == "generator" else None
+
+    def _generate(self) -> Iterator[Log]:
+        yield NOTE
+        raise self.error
+
+    @hookimpl
+    def proofstream_report_health(self) -> dict[str, int]:
+        self._maybe("report_health")
+        return {}
+
+    @hookimpl
+    def proofstream_unconfigure(self) -> None:
+        self._maybe("unconfigure")
+
+
+def observe(host: Host, *events: Any) -> None:
+    session = host.new_session(source="test")
+    host.announce(session, time_source="envelope")
+    for event in events:
+        session.emit(event)
+    assert host.flush(5.0)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), Speechless()], ids=type)
+@pytest.mark.parametrize("hook", ["consume", "generator", "report_health", "unconfigure"])
+def test_whatever_a_plugin_raises_is_reported_and_nobody_elses_loss(
+    make_host: Callable[..., Host], hook: str, error: BaseException
+) -> None:
+    other = RecordingPlugin()
+    host = make_host(Raising(hook, error), other)
+    observe(host, NOTE, NOTE)
+    report = host.close(2.0)
+    assert other.kinds.count("Log") == 2
+    assert [p.partition(":")[0] for p in report.problems] == ["plugin raising failed"]
+    assert type(error).__name__ in report.problems[0]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Speechless()], ids=type)
+def test_a_plugin_that_ends_its_thread_while_configuring_holds_nobody(
+    make_host: Callable[..., Host], error: BaseException
+) -> None:
+    host = make_host(Raising("configure", error), ready=False)
+    (lane,) = host.lanes
+    assert lane.configured.wait(2.0)
+    assert lane.record.status is PluginStatus.BROKEN
+    assert not lane.holds
+
+
+def test_a_capture_that_exits_does_not_reach_the_prover(make_host: Callable[..., Host]) -> None:
+    host = make_host(Raising("capture", SystemExit(3)))
+    with host.new_session(source="test").proof(num_layers=1):
+        pass
+    assert host.flush(2.0)
+
+
+@pytest.mark.parametrize("rubbish", [None, "text", Log, 7, object()], ids=str)
+def test_a_plugin_that_publishes_no_event_is_refused(make_host: Callable[..., Host], rubbish: Any) -> None:
+    class Publisher:
+        @hookimpl
+        def proofstream_configure(self, context: PluginContext) -> None:
+            context.publish(rubbish)
+
+    other = RecordingPlugin()
+    host = make_host(Publisher(), other)
+    observe(host, NOTE)
+    assert other.kinds.count("Log") == 1
+    assert host.close(2.0).refused == 1
+
+
+def test_what_8_threads_emit_is_delivered_or_counted(make_host: Callable[..., Host]) -> None:
+    count = 20_000
+    plugin = RecordingPlugin()
+    host = make_host(plugin, intake_capacity=1000)
+    session = host.new_session(source="test")
+
+    def emit() -> None:
+        for _ in range(count):
+            session.emit(NOTE)
+
+    threads = [threading.Thread(target=emit) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    host.close(30.0)
+    lost = host.bus.lost_at_intake.get("Log", 0)
+    assert lost > 0
+    assert plugin.kinds.count("Log") + lost + sum(host.lanes[0].dropped.values()) == 8 * count
+
+
+def test_rest_is_not_claimed_while_a_plugin_answers(make_host: Callable[..., Host]) -> None:
+    class Answering:
+        name = "answering"
+
+        @hookimpl
+        def proofstream_consume(self, batch: Any) -> list[Log]:
+            return [Log(level=LogLevel.Warn, message="answer") for e in batch if e.kind == "Log"]
+
+    plugin = RecordingPlugin()
+    host = make_host(Answering(), plugin)
+    session = host.new_session(source="test")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for sent in range(1, 200):
+            session.emit(NOTE)
+            assert host.flush(5.0)
+            assert plugin.kinds.count("Log") == 2 * sent
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_waiting_for_plugins_ends_when_told_to(make_host: Callable[..., Host]) -> None:
+    released = threading.Event()
+
+    class Slow:
+        @hookimpl
+        def proofstream_configure(self) -> None:
+            released.wait(20.0)
+
+    host = make_host(Slow(), ready=False)
+    asked = itertools.count()
+    began = time.monotonic()
+    host.wait_configured(stopping=lambda: next(asked) > 3)
+    assert time.monotonic() - began < host.settings.configure_timeout_s
+    released.set()
