@@ -43,9 +43,11 @@ def batching() -> Batching:
     default = Batching()
     delay_ms = whole_number("OTEL_BSP_SCHEDULE_DELAY")
     give_up_ms = whole_number("OTEL_BSP_EXPORT_TIMEOUT")
+    queue = whole_number("OTEL_BSP_MAX_QUEUE_SIZE") or None
+    request = whole_number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") or default.max_request_spans
     return Batching(
-        max_queue_spans=whole_number("OTEL_BSP_MAX_QUEUE_SIZE") or None,
-        max_request_spans=whole_number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") or default.max_request_spans,
+        max_queue_spans=queue,
+        max_request_spans=request if queue is None else min(request, queue),
         delay_s=default.delay_s if delay_ms is None else delay_ms / 1000,
         give_up_s=give_up_ms / 1000 if give_up_ms else default.give_up_s,
     )

@@ -116,6 +116,7 @@ class Exporter:
         with self._changed:
             self._abandoned = True
             self._lost += self._in_flight + len(self._queue)
+            self._in_flight = 0
             self._queue.clear()
         if not self._thread.is_alive():
             self._transport.close()
@@ -259,7 +260,8 @@ class Exporter:
             return
         self._progress()
         if reply.rejected or reply.reason:
-            self._say(f"it refused {reply.rejected} of {spans} spans: {reply.reason}")
+            refused = f"it refused {reply.rejected} of {spans} spans" if reply.rejected else "it took them, but warns"
+            self._say(f"{refused}: {reply.reason}")
         elif self._failing:
             self._failing = False
             self._log.warning("%s takes traces again", self._transport.shown)

@@ -37,16 +37,10 @@ class Exporting:
             ConfigError: The table is wrong, or what it asks for cannot be opened.
             PluginError: It needs packages that are not installed.
         """
-        self._log = context.log
-        self._settings = tables.read(table)
-        self._limits = self._settings.note_limits
-        self._mapper: SpanMapper | None = None
-        self._writer: Writer | None = None
-        self._disabled = environment.is_sdk_disabled()
-        if self._disabled:
-            self._log.warning("OTEL_SDK_DISABLED is set: no traces are exported")
-        else:
-            self._choose(context, tracer_provider)
+        settings = tables.read(table)
+        limits = settings.note_limits
+        self._writer = _choose_writer(settings, context, tracer_provider)
+        self._mapper = None if self._writer is None else SpanMapper(self._writer, Parents(context.log), limits)
 
     @property
     def is_idle(self) -> bool:
@@ -73,25 +67,25 @@ class Exporting:
             self._mapper.close("proofstream stopped")
             self._writer.close(max(0.0, deadline - time.monotonic()))
 
-    def _choose(self, context: PluginContext, tracer_provider: TracerProvider | None) -> None:
-        settings = self._settings
-        asked = settings.endpoint is not None or settings.file is not None
-        if tracer_provider is not None and asked:
-            raise ConfigError("otel: a tracer provider was passed in, so otel.endpoint and otel.file cannot be set")
-        if tracer_provider is not None:
-            self._use(BorrowedWriter(tracer_provider, context.identity))
-        elif asked:
-            self._use(OwnedWriter(_sinks(settings, context)))
-        elif isinstance(provider := trace.get_tracer_provider(), SdkTracerProvider):
-            self._use(BorrowedWriter(provider, context.identity))
-        elif environment.has_endpoint():
-            self._use(OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context)))
-        else:
-            self._log.info("no OTLP endpoint, file or tracer provider is there: no traces are exported")
 
-    def _use(self, writer: Writer) -> None:
-        self._writer = writer
-        self._mapper = SpanMapper(writer, Parents(self._log), self._limits)
+def _choose_writer(settings: Settings, context: PluginContext, tracer_provider: TracerProvider | None) -> Writer | None:
+    """What was asked for, or else what the application has set up; None if there is nothing."""
+    if environment.is_sdk_disabled():
+        context.log.warning("OTEL_SDK_DISABLED is set: no traces are exported")
+        return None
+    asked = settings.endpoint is not None or settings.file is not None
+    if tracer_provider is not None and asked:
+        raise ConfigError("otel: a tracer provider was passed in, so otel.endpoint and otel.file cannot be set")
+    if tracer_provider is not None:
+        return BorrowedWriter(tracer_provider, context.identity)
+    if asked:
+        return OwnedWriter(_sinks(settings, context))
+    if isinstance(provider := trace.get_tracer_provider(), SdkTracerProvider):
+        return BorrowedWriter(provider, context.identity)
+    if environment.has_endpoint():
+        return OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context))
+    context.log.info("no OTLP endpoint, file or tracer provider is there: no traces are exported")
+    return None
 
 
 def _sinks(settings: Settings, context: PluginContext) -> list[Sink]:

@@ -73,17 +73,12 @@ class Notebook:
     def close(self) -> tuple[list[SpanEvent], int, dict[str, object]]:
         """The events to export in order of time, how many more there were, and attributes that count them."""
         notes = list(self._notes)
-        events = sorted([*notes, *self._round_events(len(notes))], key=lambda event: event.time_unix_nano)
-        recorded = sum(event.name == EventName.ROUND for event in events)
+        # The limit on all events costs rounds before it costs anything else.
+        kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
+        rounds = [_event(EventName.ROUND, time, describe.round_of(event)) for time, event in kept]
+        events = sorted([*notes, *rounds], key=lambda event: event.time_unix_nano)
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds is Rounds.SPAN_EVENTS else 0)
-        return events, wanted - len(events), self._counts(recorded, self._notes.seen - len(notes))
-
-    def _round_events(self, notes: int) -> list[SpanEvent]:
-        """The rounds, as far as the other events leave room for them."""
-        if self._limits.rounds is not Rounds.SPAN_EVENTS:
-            return []
-        room = keep_ends(list(self._rounds), max(0, self._limits.max_events - notes))
-        return [_event(EventName.ROUND, time, describe.round_of(event)) for time, event in room]
+        return events, wanted - len(events), self._counts(len(rounds), self._notes.seen - len(notes))
 
     def _counts(self, recorded: int, notes_dropped: int) -> dict[str, object]:
         counts: dict[str, object] = {Attr.NOTES_DROPPED: notes_dropped or None}

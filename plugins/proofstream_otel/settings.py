@@ -81,7 +81,7 @@ class Settings(pydantic.BaseModel):
         limit = _NO_LIMIT if said is None else said
         return NoteLimits(
             rounds=self.rounds,
-            max_rounds=min(self.max_round_events, limit),
+            max_rounds=min(self.max_round_events, limit) if self.rounds is Rounds.SPAN_EVENTS else 0,
             max_notes=min(MAX_NOTES, limit),
             max_events=limit,
         )
