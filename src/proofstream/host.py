@@ -65,7 +65,7 @@ class Host:
         self.live = live
         self.identity: dict[str, str] = _identity()
         self.sessions: dict[str, Session] = {}
-        self.sessions_opened = 0
+        self.sessions_opened: int = 0
         self._config = config
         self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
