@@ -7,7 +7,6 @@ exit status 2.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -24,6 +23,8 @@ from proofstream.contracts import Command, Option, OptionKind, SourceRequest
 from proofstream.errors import ProofstreamError, UsageError
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
+from proofstream.process import end_soon, fill_standard_streams, on_signals
+from proofstream.voice import voice
 
 if TYPE_CHECKING:
     from proofstream.config import Config
@@ -33,8 +34,16 @@ _HELP_WORDS = ("--help", "-h", "--version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command line; returns the exit status. Without arguments it is the process's, and so is its end."""
+    if arguments is not None:
+        return _main(list(arguments))
+    fill_standard_streams()
+    status = _main(sys.argv[1:])
+    end_soon(status)
+    return status
+
+
+def _main(words: list[str]) -> int:
     try:
         with_help = not words or any(word in _HELP_WORDS for word in words)
         app = _App(read_early(words), reads_config=not with_help)
@@ -49,11 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         return _complain(error.format_message(), f"see: {context.command_path} --help" if context else None)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read the listing has gone; the interpreter must not complain about it once more while it ends.
+    except OSError as error:
+        # Whoever read the listing has gone, or there is no space for it; the interpreter must not complain once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _tell(f"error: {error.strerror or error}")
         return 1
 
 
@@ -65,8 +76,7 @@ def _complain(message: str, hint: str | None) -> int:
 
 
 def _tell(text: str) -> None:
-    # Looked up at each call: a live view puts itself in the place of stderr while it is on.
-    print(f"proofstream: {text}", file=sys.stderr, flush=True)
+    voice.say(f"proofstream: {text}")
 
 
 def _show_results(results: list[tuple[Path, str]]) -> None:
@@ -169,7 +179,7 @@ class _App:
                 tell=_say_nothing if values["quiet"] else _tell,
             )
         )
-        _on_signals(run.stop)
+        on_signals(run.stop)
         result = run.run()
         for problem in result.report.problems:
             _tell(f"not delivered: {problem}")
@@ -286,20 +296,3 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
 def _say_nothing(_text: str) -> None:
     return None
-
-
-def _on_signals(stop: Callable[[int], None]) -> None:
-    """The first signal lets plugins finish; the second one ends the process at once."""
-    seen: list[int] = []
-
-    def handle(number: int, _frame: object) -> None:
-        if seen:
-            os._exit(128 + number)
-        seen.append(number)
-        logging.getLogger("proofstream").info("signal %d: finishing", number)
-        stop(number)
-
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None:
-            signal.signal(number, handle)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping
+
+from proofstream.voice import voice
 
 _LEVELS = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
 
 class _Stderr(logging.Handler):
-    """Writes to whatever stderr is at the moment: a live view puts itself in its place while it is on."""
-
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(f"proofstream: {self.format(record)}\n")
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            self.handleError(record)
+        voice.say(f"proofstream: {self.format(record)}")
 
 
 def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:

@@ -141,6 +141,8 @@ class Run:
         if self._signal is None:
             self._run_source(host, self._feed)
         outcome = self._outcome(host)
+        if self._signal is not None:
+            _log.info("signal %d: finishing", self._signal)
         if self._signal is None:
             host.drain(stopping=lambda: self._signal is not None or self._must_end(host))
         report = host.close(self._time_left(host), outcome=outcome[0], reason=outcome[1])

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from proofstream.contracts import Command, Option, OptionKind
 from proofstream.events import Log, LogLevel
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.host import Host
-from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
 
 NOTE = Log(level=LogLevel.Warn, message="something")

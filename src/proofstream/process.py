@@ -1,0 +1,65 @@
+"""The command as a process: its standard streams, its signals, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from proofstream.voice import VOICE_THREAD, voice
+
+_END_WITHIN_S = 1.0
+
+
+def fill_standard_streams() -> None:
+    """Put something in the place of standard streams that are closed: the next file would take their number."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # It gets the lowest free number. From what is closed nothing can be read, so this is for writing also as 0.
+            os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - it is open until the end
+
+
+def on_signals(stop: Callable[[int], None]) -> None:
+    """The first signal lets plugins finish; the second one ends the process at once."""
+    seen: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        if seen:
+            os._exit(128 + number)
+        seen.append(number)
+        stop(number)
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and not (name == "SIGHUP" and _is_ignored(number)):
+            signal.signal(number, handle)
+
+
+def _is_ignored(number: int) -> bool:
+    """Whether our parent said that the signal does not concern us, as `nohup` does."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+def end_soon(status: int) -> None:
+    """Let the interpreter end, but not wait for threads that a plugin has left behind."""
+    if voice.is_stuck or _is_held():
+        # Whoever is stuck may hold the lock of a stream, of which the interpreter would die while it ends.
+        os._exit(status)
+
+    def end() -> None:
+        time.sleep(_END_WITHIN_S)
+        os._exit(status)
+
+    threading.Thread(target=end, name="proofstream-end", daemon=True).start()
+
+
+def _is_held() -> bool:
+    """Whether a thread of ours still runs: all of them have been given the time that they were promised."""
+    names = {thread.name for thread in threading.enumerate()} - {VOICE_THREAD}
+    return any(name.startswith("proofstream-") for name in names)

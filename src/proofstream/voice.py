@@ -1,0 +1,67 @@
+"""What the command says on standard error: a reader who does not read holds nobody up, one who went stops nobody."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+
+PATIENCE_S = 1.0
+"""How long whoever says something waits until it is written. After a line that took longer, nobody waits any more."""
+
+VOICE_THREAD = "proofstream-voice"
+
+_MOST_WAITING = 1000
+
+
+class Voice:
+    """Says lines, one after the other, on a thread of its own. Not for signal handlers.
+
+    Standard error is looked up for each line: a live view puts itself in its place while it is on.
+    """
+
+    def __init__(self) -> None:
+        self.is_stuck: bool = False
+        self._lines: deque[str] = deque()
+        self._changed = threading.Condition()
+        self._asked = 0
+        self._said = 0
+        self._thread: threading.Thread | None = None
+
+    def say(self, line: str) -> None:
+        """Write the line; returns when that is done, or when it takes too long. Too many that wait are not said."""
+        with self._changed:
+            if len(self._lines) >= _MOST_WAITING:
+                return
+            self._lines.append(line)
+            self._asked += 1
+            mine = self._asked
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._speak, name=VOICE_THREAD, daemon=True)
+                self._thread.start()
+            if not self.is_stuck:
+                self.is_stuck = not self._changed.wait_for(lambda: self._said >= mine, PATIENCE_S)
+
+    def _speak(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                line = self._lines.popleft()
+            _write(line)
+            with self._changed:
+                self._said += 1
+                self.is_stuck = False
+                self._changed.notify_all()
+
+
+def _write(line: str) -> None:
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # whoever read it has gone
+
+
+voice: Voice = Voice()
+"""The command's voice."""
