@@ -70,6 +70,7 @@ class Exporter:
         self._acknowledged_s = 0.0
         self._overflowing = False
         self._failing = False
+        self._trouble = ""
         self._hurried = False
         self._abandoned = False
         self._closing_at: float | None = None
@@ -88,6 +89,7 @@ class Exporter:
         with self._changed:
             # Roots end last and hold the trace together, so they have some room of their own.
             if self._abandoned or not self._wait_for_room(len(item.span), reserve=2 if span.is_root else 1):
+                self._trouble = self._trouble or "the queue is full"
                 self._lost += 1
                 return
             if not self._queue:
@@ -115,13 +117,15 @@ class Exporter:
         self._thread.join(timeout_s)
         with self._changed:
             self._abandoned = True
+            if self._in_flight and not self._trouble:
+                self._trouble = "no answer in time"
             self._lost += self._in_flight + len(self._queue)
             self._in_flight = 0
             self._queue.clear()
         if not self._thread.is_alive():
             self._transport.close()
         if self._lost:
-            self._log.warning("%d spans were not delivered to %s", self._lost, self._transport.shown)
+            self._log.warning("%d spans were not delivered to %s: %s", self._lost, self._transport.shown, self._trouble)
 
     def _resource_of(self, span: SpanValues) -> bytes:
         found = self._resources.get(span.resource)
@@ -206,7 +210,7 @@ class Exporter:
             reply = self._transport.post(body, max(0.001, self._left_until(give_up_at)))
             if reply.accepted or not reply.retryable:
                 return reply
-            self._say(f"{reply.reason}; {spans} spans are tried again")
+            self._say(reply.reason, f"{spans} spans are tried again")
             asked = reply.retry_after_s
             jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
             wait_s = backoff_s * jitter if asked is None else asked
@@ -256,21 +260,21 @@ class Exporter:
 
     def _report(self, reply: Reply, spans: int) -> None:
         if not reply.accepted:
-            self._say(f"{reply.reason}; {spans} spans are lost")
+            self._say(reply.reason, f"{spans} spans are lost")
             return
         self._progress()
         if reply.rejected or reply.reason:
-            refused = f"it refused {reply.rejected} of {spans} spans" if reply.rejected else "it took them, but warns"
-            self._say(f"{refused}: {reply.reason}")
+            self._say(reply.reason, f"it refused {reply.rejected} of {spans} spans")
         elif self._failing:
             self._failing = False
             self._log.warning("%s takes traces again", self._transport.shown)
 
-    def _say(self, what: str) -> None:
-        """Name a trouble, once until it is over."""
+    def _say(self, trouble: str, so: str) -> None:
+        """Name a trouble and what comes of it, once until it is over."""
+        self._trouble = trouble
         if not self._failing:
             self._failing = True
-            self._log.warning("traces are not delivered to %s: %s", self._transport.shown, what)
+            self._log.warning("traces are not delivered to %s: %s; %s", self._transport.shown, trouble, so)
 
 
 def _by_resource(batch: list[_Item]) -> list[tuple[bytes, list[bytes]]]:

@@ -1,0 +1,149 @@
+"""The mapping's promise: whatever events come, every span ends once, in its trace, and every event is somewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+import proofstream as ps
+from proofstream.testing import envelopes
+from proofstream_otel.mapping import SpanMapper
+from proofstream_otel.parents import Parents
+from proofstream_otel.settings import Settings
+from proofstream_otel.spans import Parent, SpanValues, Started
+
+LAYERS = st.integers(0, 2)
+SHAPE = (1, 1)
+
+
+class KeepingWriter:
+    """A writer that keeps what it is given, and samples all."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: list[SpanValues] = []
+
+    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+        """Keep the id."""
+        assert span.is_root
+        self.started.append(span.span_id)
+        return Started(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
+
+    def end(self, span: SpanValues) -> None:
+        """Keep the span."""
+        self.ended.append(span)
+
+    def counters(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
+
+    def hurry(self) -> None:
+        """Nothing."""
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing."""
+
+
+def layer_start(layer_idx: int) -> ps.LayerStart:
+    """The start of a layer."""
+    return ps.LayerStart(
+        layer_idx=layer_idx,
+        kind=ps.LayerKind.Mul,
+        input_shape=SHAPE,
+        output_shape=SHAPE,
+        trace_cost=0,
+        claim_value_approx=None,
+        gpu_device=None,
+    )
+
+
+def layer_end(layer_idx: int) -> ps.LayerEnd:
+    """The end of a layer."""
+    return ps.LayerEnd(
+        layer_idx=layer_idx,
+        kind=ps.LayerProofKind.Linear,
+        final_claim_value_approx=None,
+        duration_ms=2**40,
+        rounds_completed=0,
+    )
+
+
+def sumcheck_round(layer_idx: int) -> ps.SumcheckRound:
+    """A round without a polynomial."""
+    return ps.SumcheckRound(
+        layer_idx=layer_idx, round=0, total_rounds=1, poly_deg2=None, poly_deg3=None, claim_value_approx=None
+    )
+
+
+START = ps.ProofStart(model_name=None, backend="", num_layers=0, input_shape=SHAPE, output_shape=SHAPE)
+COMPLETE = ps.ProofComplete(duration_ms=0, num_layer_proofs=0, num_weight_openings=0, weight_binding_mode="")
+events = st.one_of(
+    st.sampled_from(
+        [
+            START,
+            COMPLETE,
+            ps.Log(level=ps.LogLevel.Warn, message="lagged 3 events"),
+            ps.ProofAborted(reason="gone"),
+            ps.GpuStatus(devices=[], matmul_done=0, matmul_total=0, layers_done=0, layers_total=0),
+            ps.WeightOpeningStart(weight_node_id=1, eval_point_len=1),
+            ps.WeightOpeningEnd(weight_node_id=1, duration_ms=1, commitment_hex=""),
+            ps.StarkProofStart(num_activation_layers=0, num_add_layers=0, num_layernorm_layers=0),
+            ps.StarkProofEnd(duration_ms=1),
+            ps.activation(layer_idx=0, node_id=0, kind=ps.LayerKind.Add, output_shape=SHAPE, values=[1]),
+            ps.EventsLost(where="intake", counts={"Log": 2}),
+            ps.SessionClosed(outcome="lost", reason=None, refused=0),
+        ]
+    ),
+    LAYERS.map(layer_start),
+    LAYERS.map(layer_end),
+    LAYERS.map(sumcheck_round),
+)
+steps = st.lists(st.tuples(events, st.sampled_from([None, "a"]), st.integers(-3, 3)), max_size=40)
+
+
+def run(given_steps: list[tuple[ps.ProofEvent, str | None, int]]) -> KeepingWriter:
+    """Feed events of one session, with jobs and unsteady times, and end."""
+    writer = KeepingWriter()
+    mapper = SpanMapper(writer, Parents(logging.getLogger("test")), Settings().note_limits)
+    items = envelopes([event for event, _, _ in given_steps], close=False)
+    mapper.feed(items[0])
+    for envelope, (_, job, shift) in zip(items[1:], given_steps, strict=True):
+        time_unix_nano = envelope.time_unix_nano + shift * 1_000_000
+        mapper.feed(msgspec.structs.replace(envelope, job_id=job, time_unix_nano=time_unix_nano))
+    mapper.close("the end")
+    return writer
+
+
+@given(steps)
+def test_every_span_ends_once_and_hangs_together(given_steps: list[tuple[ps.ProofEvent, str | None, int]]) -> None:
+    writer = run(given_steps)
+    ids = [span.span_id for span in writer.ended]
+    assert len(set(ids)) == len(ids)
+    assert Counter(span.span_id for span in writer.ended if span.is_root) == Counter(writer.started)
+    by_id = {span.span_id: span for span in writer.ended}
+    for span in writer.ended:
+        assert 0 < span.start_unix_nano <= span.end_unix_nano
+        above: Any = by_id.get(span.parent_span_id)
+        if not span.is_root:
+            assert above.trace_id == span.trace_id
+            assert above.start_unix_nano <= span.start_unix_nano
+            assert span.end_unix_nano <= above.end_unix_nano
+
+
+@given(steps)
+def test_every_event_is_an_edge_or_is_noted(given_steps: list[tuple[ps.ProofEvent, str | None, int]]) -> None:
+    kept = [(event, job, shift) for event, job, shift in given_steps if not isinstance(event, ps.SessionClosed)]
+    writer = run(kept)
+    kinds = Counter(type(event) for event, _, _ in kept)
+    names = Counter(event.name for span in writer.ended for event in span.events)
+    assert names["proofstream.sumcheck.round"] == kinds[ps.SumcheckRound]
+    assert names["proofstream.log"] == kinds[ps.Log]
+    assert names["proofstream.layer.activation"] == kinds[ps.LayerActivation]
+    assert names["proofstream.events_lost"] == kinds[ps.EventsLost]
+    statuses = sum(int(str(span.attributes.get("proofstream.gpu_status.count", 0))) for span in writer.ended)
+    assert statuses == kinds[ps.GpuStatus]
