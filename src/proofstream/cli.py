@@ -21,6 +21,7 @@ from proofstream import listings
 from proofstream.arguments import EarlyArguments, read_early, settle_optional_values
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest
 from proofstream.errors import ProofstreamError, UsageError
+from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
 from proofstream.process import end_soon, fill_standard_streams, on_signals
@@ -160,6 +161,9 @@ class _App:
         asked = self._asked(values)
         for name in asked:
             self.registry.require(name)
+        for record in self.registry.records.values():
+            if record.status is PluginStatus.BROKEN:
+                _tell(f"plugin {record.label} is broken: {record.reason}")
         request = SourceRequest(
             uri=source,
             follow=values["follow"],
@@ -231,8 +235,7 @@ def _variable(option: Option) -> str:
 def _param(option: Option) -> click.Parameter:
     variable = _variable(option)
     if option.kind is OptionKind.SWITCH:
-        negative = "--no-" + option.flag.removeprefix("--")
-        return click.Option([f"{option.flag}/{negative}", variable], default=None, help=option.summary)
+        return click.Option(["/".join(option.flags), variable], default=None, help=option.summary)
     metavar = option.metavar if option.kind is OptionKind.VALUE else f"[{option.metavar}]"
     return click.Option([option.flag, variable], default=None, metavar=metavar, help=option.summary)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -129,6 +130,18 @@ class SourceType:
     waits: bool
 
 
+CORE_FLAGS = frozenset(
+    {"--config", "--follow", "--help", "--json", "--no-plugin", "--once", "--plugin", "--quiet", "--set", "--speed"}
+    | {"--strict", "--verbose", "--version"}
+)
+"""The command's own flags, which no plugin may declare."""
+
+CORE_COMMANDS = frozenset({"events", "plugins", "run", "sources"})
+"""The command's own subcommands, which no plugin may declare."""
+
+_FLAG = re.compile(r"--[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
 class OptionKind(enum.Enum):
     """How a command-line flag takes its value."""
 
@@ -177,6 +190,22 @@ class Option:
     value_prefixes: tuple[str, ...] = ()
     artefact: Artefact | None = None
 
+    def __post_init__(self) -> None:
+        """Check the flag's form.
+
+        Raises:
+            ValueError: It is not two dashes and words of small letters and digits with dashes between them.
+        """
+        if not _FLAG.fullmatch(self.flag):
+            raise ValueError(f"flag {self.flag!r} is not of the form --some-name")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flag, and the one that says the opposite if there is one."""
+        if self.kind is not OptionKind.SWITCH:
+            return (self.flag,)
+        return self.flag, "--no-" + self.flag.removeprefix("--")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
@@ -193,3 +222,12 @@ class Command:
     summary: str
     sources: Mapping[str, str]
     artefacts_dir: str
+
+    def __post_init__(self) -> None:
+        """Check that there is something to run.
+
+        Raises:
+            ValueError: There are no sources.
+        """
+        if not self.sources:
+            raise ValueError(f"command {self.name!r} has no sources")

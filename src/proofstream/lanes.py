@@ -242,8 +242,7 @@ class Lane:
     def _deliver(self, batch: Batch) -> bool:
         try:
             derived = self._hooks.call("proofstream_consume", batch=batch)
-            events = () if derived is None else tuple(derived)
-            _check_events(events)
+            events = () if derived is None else _checked(derived, at_most=self._settings.intake_capacity)
             self._report_health()
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
@@ -307,7 +306,13 @@ def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Enve
     )
 
 
-def _check_events(events: Sequence[Any]) -> None:
-    for event in events:
+def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:
+    """What a plugin returned, looked at one by one: it may have no end."""
+    events: list[ProofEvent] = []
+    for event in derived:
         if not isinstance(event, ProofEvent):
             raise TypeError(f"proofstream_consume returned {type(event).__name__}, not an event")
+        if len(events) >= at_most:
+            raise ValueError(f"proofstream_consume returned more than {at_most} events for one batch")
+        events.append(event)
+    return tuple(events)

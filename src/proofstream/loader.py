@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, util
 from typing import Any
 
 from proofstream.catalog import Catalog
-from proofstream.contracts import Command, Option, SourceType
+from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType
 from proofstream.errors import PluginError, ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
@@ -220,8 +220,8 @@ def _resolve(point: metadata.EntryPoint) -> Any:
     return target
 
 
-def _first_missing(requires: Iterable[str]) -> str | None:
-    for module in requires:
+def _first_missing(requires: str | Iterable[str]) -> str | None:
+    for module in (requires,) if isinstance(requires, str) else requires:
         try:
             if util.find_spec(module) is None:
                 return module
@@ -252,6 +252,8 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.autoload = getattr(plugin, "autoload", True)
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
+    if record.tick_s is not None and not record.tick_s > 0:
+        raise PluginError(f"tick_s is {tick!r}; it must be above 0")
 
 
 def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:
@@ -293,8 +295,10 @@ def _declare(registry: Registry, record: PluginRecord, hooks: Hooks) -> None:
     options: list[Option] = hooks.declare("proofstream_options")
     commands: list[Command] = hooks.declare("proofstream_commands")
     _refuse_others("source scheme", record.name, [s.scheme for s in sources], lambda key: _owner(registry.sources, key))
-    _refuse_others("flag", record.name, [o.flag for o in options], lambda key: _owner(registry.options, key))
-    _refuse_others("command", record.name, [c.name for c in commands], lambda key: _owner(registry.commands, key))
+    _refuse_others(
+        "flag", record.name, [f for o in options for f in o.flags], lambda key: _owner_of_flag(registry, key)
+    )
+    _refuse_others("command", record.name, [c.name for c in commands], lambda key: _owner_of_command(registry, key))
     registry.catalog.add(record.name, hooks.declare("proofstream_event_types"))
     registry.sources.update({s.scheme: (s, record.name) for s in sources})
     registry.options.update({o.flag: (o, record.name) for o in options})
@@ -305,8 +309,18 @@ def _owner(declared: dict[str, tuple[Any, str]], key: str) -> str | None:
     return declared[key][1] if key in declared else None
 
 
-def _refuse_others(what: str, name: str, keys: Collection[str], owner_of: Callable[[str], str | None]) -> None:
-    for key in keys:
-        owner = owner_of(key)
+def _owner_of_flag(registry: Registry, flag: str) -> str | None:
+    if flag in CORE_FLAGS:
+        return "proofstream"
+    return next((owner for option, owner in registry.options.values() if flag in option.flags), None)
+
+
+def _owner_of_command(registry: Registry, name: str) -> str | None:
+    return "proofstream" if name in CORE_COMMANDS else _owner(registry.commands, name)
+
+
+def _refuse_others(what: str, name: str, keys: Sequence[str], owner_of: Callable[[str], str | None]) -> None:
+    for index, key in enumerate(keys):
+        owner = name if key in keys[:index] else owner_of(key)
         if owner is not None:
             raise PluginError(f"{what} {key!r} is declared by both {owner} and {name}")

@@ -158,16 +158,22 @@ class Run:
                 self._interrupt(_STRICT)
                 break
         feed.stopping = True
-        self._source.stop()
+        self._stop_source()
         thread.join(1.0)
         if isinstance(self._error, UsageError | SourceError) and not host.sessions_opened:
             host.close()
             raise self._error
 
+    def _stop_source(self) -> None:
+        try:
+            self._source.stop()
+        except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; the plugins must still finish
+            _log.warning("%s could not be stopped: %s", self._what.request.uri, describe(error))
+
     def _read(self, feed: HostFeed) -> None:
         try:
             self._source.run(feed)
-        except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
+        except BaseException as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
             self._error = (
                 error if isinstance(error, ProofstreamError) else SourceError(f"the source failed: {describe(error)}")
             )

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from proofstream.contracts import Command, Option, OptionKind
+from proofstream.errors import PluginError
 from proofstream.events import Log, LogLevel
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.host import Host
+from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
 
 NOTE = Log(level=LogLevel.Warn, message="something")
@@ -178,3 +181,90 @@ def test_waiting_for_plugins_ends_when_told_to(make_host: Callable[..., Host]) -
     host.wait_configured(stopping=lambda: next(asked) > 3)
     assert time.monotonic() - began < host.settings.configure_timeout_s
     released.set()
+
+
+@pytest.mark.parametrize("answers", [lambda: iter(int, 1), lambda: itertools.repeat(NOTE)], ids=["numbers", "events"])
+def test_a_plugin_that_answers_without_end_fails(
+    make_host: Callable[..., Host], answers: Callable[[], Iterator[Any]]
+) -> None:
+    class Endless:
+        name = "endless"
+
+        @hookimpl
+        def proofstream_consume(self) -> Iterator[Any]:
+            return answers()
+
+    other = RecordingPlugin()
+    host = make_host(Endless(), other, intake_capacity=1000)
+    observe(host, NOTE)
+    assert other.kinds.count("Log") == 1
+    assert host.failed is not None
+
+
+class Declaring:
+    """Declares what it is given."""
+
+    name = "declaring"
+
+    def __init__(
+        self,
+        options: Callable[[], list[Option]] = list,
+        commands: Callable[[], list[Command]] = list,
+        tick_s: float | None = None,
+        requires: Any = (),
+    ) -> None:
+        self.options = options
+        self.commands = commands
+        self.tick_s = tick_s
+        self.requires = requires
+
+    @hookimpl
+    def proofstream_options(self) -> list[Option]:
+        return self.options()
+
+    @hookimpl
+    def proofstream_commands(self) -> list[Command]:
+        return self.commands()
+
+
+def option(flag: str, kind: OptionKind = OptionKind.VALUE) -> Option:
+    return Option(flag=flag, key="key", kind=kind, summary="something")
+
+
+def command(name: str, sources: dict[str, str]) -> Command:
+    return Command(name=name, summary="something", sources=sources, artefacts_dir="out")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "reason"),
+    [
+        (
+            Declaring(options=lambda: [option("--speed")]),
+            "flag '--speed' is declared by both proofstream and declaring",
+        ),
+        (Declaring(options=lambda: [option("--x")] * 2), "flag '--x' is declared by both declaring and declaring"),
+        (
+            Declaring(options=lambda: [option("--x", OptionKind.SWITCH), option("--no-x")]),
+            "flag '--no-x' is declared by both declaring and declaring",
+        ),
+        (Declaring(options=lambda: [option("x y")]), "ValueError: flag 'x y' is not of the form --some-name"),
+        (
+            Declaring(commands=lambda: [command("run", {"a": "demo:a"})]),
+            "command 'run' is declared by both proofstream and declaring",
+        ),
+        (Declaring(commands=lambda: [command("x", {})]), "ValueError: command 'x' has no sources"),
+    ],
+)
+def test_what_would_break_the_command_line_breaks_the_plugin(plugin: object, reason: str) -> None:
+    record = load(Selection(), found=[], instances=[plugin]).records["declaring"]
+    assert (record.status, record.reason) == (PluginStatus.BROKEN, reason)
+
+
+def test_a_tick_must_take_time() -> None:
+    with pytest.raises(PluginError, match="tick_s is 0; it must be above 0"):
+        load(Selection(), found=[], instances=[Declaring(tick_s=0)])
+
+
+def test_a_single_requirement_may_be_a_word() -> None:
+    record = load(Selection(), found=[], instances=[Declaring(requires="no_such_module")]).records["declaring"]
+    assert record.reason == "needs no_such_module, which is not installed"
