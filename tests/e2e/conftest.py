@@ -34,7 +34,11 @@ class Command:
         self.env = {**kept, "COLUMNS": "120"}
 
     def start(
-        self, *words: str | Path, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+        self,
+        *words: str | Path,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "proofstream", *map(str, words)],
@@ -43,7 +47,7 @@ class Command:
             text=True,
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
         )
 
     def __call__(self, *words: str | Path, stdin: str | None = None, timeout_s: float = 60.0) -> Finished:
