@@ -116,7 +116,7 @@ def test_a_signal_finishes_what_was_received(
     wait_for_text(tmp_path / "r.jsonl", "LayerEnd")
     began = time.monotonic()
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = wait_for_end(process)
     assert time.monotonic() - began < 10
     assert process.returncode == status, err
     spans = spans_in(tmp_path / "out")
