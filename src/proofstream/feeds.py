@@ -97,6 +97,6 @@ class HostSessionFeed:
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
         """See `contracts.SessionFeed`; what a source ends because it was told to has not come to its own end."""
-        if self._feed.interrupted is not None and outcome == "ended":
+        if self._feed.interrupted is not None and outcome in ("ended", "interrupted"):
             outcome, reason = "interrupted", self._feed.interrupted
         self._session.close(outcome=outcome, reason=reason)
