@@ -44,7 +44,7 @@ class RecordPlugin:
                 metavar="FILE",
                 artefact=Artefact(
                     name="proof.jsonl",
-                    next_step="replay it: proofstream run {path}",
+                    next_step="replay it: {command} run {path}",
                     settings={"overwrite": True},
                 ),
             )

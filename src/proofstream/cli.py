@@ -24,7 +24,7 @@ from proofstream.errors import ProofstreamError, UsageError
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
-from proofstream.process import end_soon, fill_standard_streams, on_signals
+from proofstream.process import called_as, end_soon, fill_standard_streams, on_signals
 from proofstream.voice import voice
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _show_results(results: list[tuple[Path, str]]) -> None:
     width = max(len(str(path)) for path, _ in results)
     _tell("the results, and what to do with them:")
     for path, next_step in results:
-        print(f"  {path!s:<{width}}  {next_step.format(path=path)}", file=sys.stderr)
+        voice.say(f"  {path!s:<{width}}  {next_step.format(path=path, command=called_as())}")
 
 
 class _App:
@@ -134,7 +134,8 @@ class _App:
         def callback(which: str, **values: Any) -> int:
             artefacts = self._artefacts(Path(command.artefacts_dir), values)
             status = self._run(command.sources[which], speed=None, follow=False, once=False, **values)
-            _show_results([(path, next_step) for path, next_step in artefacts if path.exists()])
+            if not values["quiet"]:
+                _show_results([(path, next_step) for path, next_step in artefacts if path.exists()])
             return status
 
         params = [which, *_general_params(), *self._plugin_params()]
@@ -171,7 +172,7 @@ class _App:
             speed=values["speed"],
             max_line_bytes=config.host.max_line_bytes,
         )
-        automatic = self.registry.automatic(by_command=True) if config.host.plugin_autoload else []
+        automatic = self.registry.automatic(by_command=not values["quiet"]) if config.host.plugin_autoload else []
         switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
         run = Run(
             RunRequest(

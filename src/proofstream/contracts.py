@@ -159,7 +159,8 @@ class Artefact:
 
     Attributes:
         name: The path below the folder of results, which becomes the flag's value.
-        next_step: One line on what to do with it; ``{path}`` stands for where it is.
+        next_step: One line on what to do with it; ``{path}`` stands for where it is, ``{command}`` for how the command
+            was called.
         settings: Keys of the plugin's configuration table that are set along with it.
     """
 

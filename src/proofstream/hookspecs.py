@@ -16,7 +16,7 @@ What a plugin may rely on:
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
    anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
    seconds. A class attribute ``autoload = False`` says that the plugin is used only if somebody asks for it,
-   ``autoload = "command"`` that the command uses it unasked, and a Python process does not.
+   ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
 """
 
 from __future__ import annotations

@@ -59,9 +59,13 @@ class PluginRecord:
         return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
 
     def mark(self, status: PluginStatus, reason: str, hint: str | None = None) -> None:
-        """Set a status that keeps it from being used."""
+        """Set a status that keeps it from being used.
+
+        What a missing plugin declares stays known: who uses its flag or source is told what to install.
+        """
         self.status, self.reason, self.hint = status, reason, hint
-        self.hooks = None
+        if status is not PluginStatus.MISSING:
+            self.hooks = None
 
     def error(self) -> PluginError:
         """The error of somebody having asked for it."""
@@ -196,10 +200,6 @@ def _origin(point: metadata.EntryPoint) -> tuple[str, str]:
 def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
     try:
         target = _resolve(point)
-        missing = _first_missing(getattr(target, "requires", ()))
-        if missing is not None:
-            _mark_missing(record, missing)
-            return
         _adopt(record, target() if isinstance(target, type) else target)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == point.module.partition(".")[0]:
@@ -254,6 +254,9 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:
         raise PluginError(f"tick_s is {tick!r}; it must be above 0")
+    missing = _first_missing(getattr(plugin, "requires", ()))
+    if missing is not None:
+        _mark_missing(record, missing)
 
 
 def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:
@@ -265,11 +268,7 @@ def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRec
             break
     else:
         record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")
-    missing = _first_missing(getattr(instance, "requires", ()))
-    if missing is not None:
-        _mark_missing(record, missing)
-    else:
-        _adopt(record, instance)
+    _adopt(record, instance)
     return record
 
 

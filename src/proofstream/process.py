@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from proofstream.voice import VOICE_THREAD, voice
 
@@ -63,3 +65,14 @@ def _is_held() -> bool:
     """Whether a thread of ours still runs: all of them have been given the time that they were promised."""
     names = {thread.name for thread in threading.enumerate()} - {VOICE_THREAD}
     return any(name.startswith("proofstream-") for name in names)
+
+
+def called_as() -> str:
+    """What to type to call the command again."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{Path(sys.executable).name} -m proofstream"
+    found = shutil.which(called.name)
+    if found is not None and Path(found).resolve() == called.resolve():
+        return called.name
+    return min(str(called), os.path.relpath(called), key=len)

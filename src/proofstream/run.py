@@ -75,11 +75,15 @@ def find_source(registry: Registry, uri: str) -> SourceType:
 
     Raises:
         UsageError: No plugin has a source of that scheme.
+        PluginError: The plugin that has it cannot be used.
     """
     scheme = "-" if uri == "-" else uri.partition(":")[0] if ":" in uri else "file"
     found = registry.sources.get(scheme)
     if found is not None:
-        return found[0]
+        source, owner = found
+        if owner in registry.records:
+            registry.require(owner)
+        return source
     # A path may hold a colon, and on some systems begins with a drive letter.
     if "://" not in uri and ("/" in uri or "." in uri or len(scheme) == 1):
         return registry.sources["file"][0]

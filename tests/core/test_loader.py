@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proofstream import PluginError, UsageError, hookimpl
+from proofstream import PluginError, UsageError, hookimpl, open_session
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, load
 from proofstream.testing import RecordingPlugin
@@ -131,11 +131,30 @@ def test_a_module_that_is_not_installed_makes_a_plugin_missing_with_a_hint(site:
     assert record.hint == "pip install 'some-dist[gpu]'"
 
 
-def test_a_required_module_is_missed_before_anything_is_made(site: Site) -> None:
-    body = "class Plugin:\n    requires = ('json', 'no_such_sdk.trace')\n    def __init__(self):\n        raise OSError"
+def test_a_required_module_is_missed_before_anything_is_configured(site: Site) -> None:
+    body = """
+class Plugin:
+    requires = ('json', 'no_such_sdk.trace')
+
+    @hookimpl
+    def proofstream_options(self):
+        return [proofstream.Option(flag='--sdk', key='k', kind=proofstream.OptionKind.VALUE, summary='s')]
+"""
     site.install("sdk", body)
-    record = the(site.load(), "sdk")
+    registry = site.load()
+    record = the(registry, "sdk")
     assert (record.status, record.hint) == (PluginStatus.MISSING, "pip install 'sdk[sdk]'")
+    # Its flag is known, so that who uses it is told what to install.
+    assert registry.options["--sdk"][1] == "sdk"
+    assert registry.automatic(by_command=True) == []
+
+
+def test_an_instance_that_misses_a_module_cannot_be_used() -> None:
+    class Missing(RecordingPlugin):
+        requires = ("no_such_sdk",)
+
+    with pytest.raises(PluginError, match="needs no_such_sdk"):
+        open_session(plugins=[Missing()])
 
 
 def test_a_plugins_own_module_that_is_gone_makes_it_broken(site: Site) -> None:

@@ -81,7 +81,7 @@ def test_an_aborted_proof_is_not_our_failure(proofstream_command: Any) -> None:
 
 
 def test_quiet_says_only_what_went_wrong(proofstream_command: Any) -> None:
-    good = proofstream_command("run", SMOL, "--no-console", "-q")
+    good = proofstream_command("run", SMOL, "-q")
     assert (good.status, good.out, good.err) == (0, "", "")
     bad = proofstream_command("run", DATA / "malformed.jsonl", "--no-console", "-q")
     assert bad.status == 1
