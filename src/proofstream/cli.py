@@ -276,7 +276,7 @@ def _listing(
         if as_json:
             click.echo(json.dumps(rows, indent=2))
         else:
-            _print_table(rows)
+            _print_table(listings.for_people(rows))
         return 0
 
     shared = [param for param in _general_params() if param.name in ("config", "plugin", "no_plugin")]
@@ -284,17 +284,17 @@ def _listing(
     return click.Command(name, params=[as_json, *shared], callback=callback, help=summary)
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
+def _print_table(rows: list[dict[str, str]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    columns = [key for key in (rows[0] if rows else {}) if any(row[key] not in (None, "") for row in rows)]
+    columns = [key for key in (rows[0] if rows else {}) if any(row[key] for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*[Text(cell) for cell in listings.shown(row, columns)])
+        table.add_row(*[Text(row[column]) for column in columns])
     Console().print(table)
 
 

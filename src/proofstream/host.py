@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
+_LONGEST_S = 365 * 24 * 3600.0
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -125,7 +126,9 @@ class Host:
             lane.start()
         self.bus.start()
         _hosts.add(self)
-        atexit.register(self.close)
+        # Once more at each start: whatever a plugin uses that ends at exit, too, must end after the plugin.
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
 
     def wait_configured(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
         """Wait until the plugins are configured, or until it is time to stop.
@@ -284,8 +287,8 @@ class Host:
         if self._report is not None or self._pid != os.getpid():
             return self._report or Report()
         self._report = report = Report()
-        atexit.unregister(self.close)
-        deadline = time.monotonic() + (self.settings.close_timeout_s if timeout_s is None else timeout_s)
+        _hosts.discard(self)
+        deadline = time.monotonic() + min(_LONGEST_S, self.settings.close_timeout_s if timeout_s is None else timeout_s)
         for lane in self.lanes:
             self._publish_health(lane, time.monotonic())  # a short run ends before the first tick
         for session in list(self.sessions.values()):
@@ -323,6 +326,14 @@ def _identity() -> dict[str, str]:
 def _traceparent(environ: Mapping[str, str]) -> str | None:
     value = environ.get("TRACEPARENT", "").strip().lower()
     return value if _TRACEPARENT.fullmatch(value) else None
+
+
+def _close_all() -> None:
+    """At the interpreter's exit: close what nobody closed, all in the time that one may take."""
+    hosts = list(_hosts)
+    deadline = time.monotonic() + max((host.settings.close_timeout_s for host in hosts), default=0.0)
+    for index, host in enumerate(hosts):
+        host.close((deadline - time.monotonic()) / (len(hosts) - index))
 
 
 def _after_fork() -> None:

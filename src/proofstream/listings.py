@@ -1,8 +1,7 @@
-"""What is there: plugins, event types and sources, as data for people and for programs."""
+"""What is there: plugins, event types and sources, for programs and for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from proofstream.loader import Registry
@@ -44,12 +43,25 @@ def sources(registry: Registry) -> list[dict[str, Any]]:
     ]
 
 
-def shown(row: dict[str, Any], columns: Sequence[str]) -> list[str]:
-    """One row as text."""
-    return [_cell(row[column]) for column in columns]
+def for_people(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The same rows as text; what is long and only sometimes there is put together."""
+    return [{key: _cell(value) for key, value in _merged(row).items()} for row in rows]
+
+
+def _merged(row: dict[str, Any]) -> dict[str, Any]:
+    if "distribution" not in row:
+        return row
+    return {
+        "name": row["name"],
+        "status": row["status"],
+        "from": f"{row['distribution']} {row['version']}".strip(),
+        "to use it": row["hint"] or row["reason"],
+    }
 
 
 def _cell(value: str | bool | list[str] | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(value)
-    return "" if value is None else str(value)
+    return value or ""

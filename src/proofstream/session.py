@@ -69,6 +69,7 @@ class Session:
         self.refused: int = 0
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
+        self.outer: Session | None = None
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
@@ -77,6 +78,11 @@ class Session:
         self._clock = intake.clock
         self._capacity = intake.capacity
         self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed: nothing that is emitted is heard any more."""
+        return self._closed
 
     def emit(self, event: ProofEvent) -> None:
         """Send one event. It is checked later; an invalid one is refused and counted."""
@@ -247,14 +253,20 @@ _of_process: list[Session] = []
 
 def current_session() -> Session:
     """The session to emit into: this context's, else the one opened for the process, else one that keeps nothing."""
-    found = _in_context.get()
-    if found is not None:
-        return found
-    return _of_process[-1] if _of_process else _NO_SESSION
+    return _open_in_context() or next((s for s in reversed(_of_process) if not s.is_closed), _NO_SESSION)
+
+
+def _open_in_context() -> Session | None:
+    """This context's innermost session that is open: one may have been closed elsewhere."""
+    session = _in_context.get()
+    while session is not None and session.is_closed:
+        session = session.outer
+    return session
 
 
 def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
     """Make `session` current; returns what makes the outer one current again."""
+    session.outer = _open_in_context()
     token = _in_context.set(session)
     if process_wide:
         _of_process.append(session)
