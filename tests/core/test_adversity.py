@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import ValidationError
 
+import proofstream
+from proofstream.config import HostSettings
 from proofstream.contracts import Command, Option, OptionKind
 from proofstream.errors import PluginError
 from proofstream.events import Log, LogLevel
@@ -18,6 +23,7 @@ from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.host import Host
 from proofstream.loader import Selection, load
+from proofstream.session import Session
 from proofstream.testing import RecordingPlugin
 
 NOTE = Log(level=LogLevel.Warn, message="something")
@@ -268,3 +274,55 @@ def test_a_tick_must_take_time() -> None:
 def test_a_single_requirement_may_be_a_word() -> None:
     record = load(Selection(), found=[], instances=[Declaring(requires="no_such_module")]).records["declaring"]
     assert record.reason == "needs no_such_module, which is not installed"
+
+
+# Sessions
+
+
+def recorded_session(**arguments: Any) -> Session:
+    return proofstream.open_session(plugins=[RecordingPlugin()], **arguments)
+
+
+@pytest.mark.parametrize("scope", ["process", "context"])
+def test_closing_a_session_in_another_thread_makes_the_outer_one_current(scope: Literal["process", "context"]) -> None:
+    outer, inner = recorded_session(scope=scope), recorded_session(scope=scope)
+    thread = threading.Thread(target=inner.close)
+    thread.start()
+    thread.join()
+    assert proofstream.current_session() is outer
+    outer.close()
+    assert proofstream.current_session().session_id == "none"
+
+
+def test_sessions_closed_in_the_order_of_their_opening() -> None:
+    first, second = recorded_session(), recorded_session()
+    first.close()
+    assert proofstream.current_session() is second
+    second.close()
+    assert proofstream.current_session().session_id == "none"
+
+
+def test_no_deadline_is_too_long(make_host: Callable[..., Host]) -> None:
+    session = recorded_session()
+    assert session.flush(float("inf"))
+    session.close(float("inf"))
+    with pytest.raises(ValidationError):
+        HostSettings(close_timeout_s=float("inf"))
+
+
+def test_a_forked_child_is_not_heard_and_may_observe_itself() -> None:
+    plugin = RecordingPlugin()
+    with proofstream.open_session(plugins=[plugin]) as session:
+        child = os.fork()
+        if not child:
+            status = 1
+            with contextlib.suppress(BaseException):
+                session.emit(NOTE)
+                own = RecordingPlugin()
+                with proofstream.open_session(plugins=[own]):
+                    proofstream.current_session().emit(NOTE)
+                status = 0 if own.kinds.count("Log") == 1 else 2
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        session.emit(NOTE)
+    assert plugin.kinds.count("Log") == 1
