@@ -171,6 +171,69 @@ class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
     free_memory_bytes: U64 | None
 
 
+class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
+    """One GPU, or one MIG instance of a GPU, at one moment.
+
+    Every figure is measured: it is what the driver answered. None means that it gave no usable answer, never zero.
+
+    Attributes:
+        id: The driver's UUID as it writes it, `GPU-...` or `MIG-...`.
+        parent_id: The UUID of the GPU that a MIG instance is a part of; None for a whole GPU.
+        index: The GPU's number on this machine; for a MIG instance its number within the GPU.
+        name: The product's name, for a MIG instance with its profile.
+        vendor: Who made it.
+        driver_version: The driver's version.
+        state: `ok`, `degraded` (some figures failed that this device has) or `lost` (it does not answer any more; the
+            figures are None from here on).
+        utilization: Share of the last sampling period in which a kernel ran, from 0 to 1.
+        memory_controller_utilization: Share of that period in which memory was read or written, from 0 to 1. Not how
+            full the memory is.
+        memory_used_bytes: Memory that programs hold. With `memory_source` v1 the driver's own part is in it.
+        memory_reserved_bytes: Memory that the driver holds for itself; None with `memory_source` v1.
+        memory_total_bytes: All memory.
+        memory_source: `v1` or `v2`, the version of the query that gave the memory figures.
+        power_w: Draw in watts.
+        energy_j: Energy since the driver was loaded, in joules.
+        temperature_celsius: Of the chip.
+        errors_corrected: Memory errors that ECC corrected since the driver was loaded.
+        errors_uncorrected: Memory errors that ECC could not correct since the driver was loaded.
+        errors_xid: Critical errors (XID) that the driver has signalled since sampling began.
+        pcie_tx_bytes_per_s: PCIe throughput from the GPU.
+        pcie_rx_bytes_per_s: PCIe throughput to the GPU.
+        clock_sm_mhz: Clock of the multiprocessors.
+        clock_memory_mhz: Clock of the memory.
+        throttle_reasons: Why the clocks are held below their maximum, in words such as `sw_power_cap`; empty if they
+            are not held; None if the driver does not say.
+        unsupported: Which of the figures above the driver says that this device does not have.
+    """
+
+    id: str
+    parent_id: str | None = None
+    index: U64 | None = None
+    name: str | None = None
+    vendor: str | None = None
+    driver_version: str | None = None
+    state: str
+    utilization: Float = None
+    memory_controller_utilization: Float = None
+    memory_used_bytes: U64 | None = None
+    memory_reserved_bytes: U64 | None = None
+    memory_total_bytes: U64 | None = None
+    memory_source: str | None = None
+    power_w: Float = None
+    energy_j: Float = None
+    temperature_celsius: Float = None
+    errors_corrected: U64 | None = None
+    errors_uncorrected: U64 | None = None
+    errors_xid: U64 | None = None
+    pcie_tx_bytes_per_s: Float = None
+    pcie_rx_bytes_per_s: Float = None
+    clock_sm_mhz: Float = None
+    clock_memory_mhz: Float = None
+    throttle_reasons: list[str] | None = None
+    unsupported: list[str] = []
+
+
 class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
     """Statistics over all values of an activation tensor; `sparsity` is the fraction of zeros."""
 
@@ -449,6 +512,16 @@ class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):
     sampled: bool
 
 
+class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """What the GPUs of this machine do at one moment, taken from their driver. All figures are measured.
+
+    Attributes:
+        devices: One reading for each GPU and each MIG instance that is watched.
+    """
+
+    devices: list[GpuReading]
+
+
 HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     SessionOpened,
     SessionClosed,
@@ -456,6 +529,7 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     EventsLost,
     PluginHealth,
     TraceStarted,
+    GpuTelemetry,
 )
 """The variants that proofstream itself and its plugins add to the stream."""
 
@@ -471,7 +545,7 @@ def kind_of(event: ProofEvent) -> str:
     return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
 
 
-_BULK_KINDS = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus", "Log"})
+_BULK_KINDS = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus", "GpuTelemetry", "Log"})
 
 
 def is_bulk_kind(kind: str) -> bool:

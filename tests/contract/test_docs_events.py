@@ -20,6 +20,7 @@ PARTS: tuple[type[msgspec.Struct], ...] = (
     ev.RoundPolyDeg3,
     ev.CircuitNode,
     ev.GpuSnapshot,
+    ev.GpuReading,
     ev.ActivationStats,
 )
 

@@ -259,7 +259,7 @@ def test_what_may_be_shed() -> None:
         return ev.Log(level=level, message="")
 
     assert [level.value for level in ev.LogLevel if not ev.is_sheddable(log(level))] == ["Warn", "Error"]
-    sheddable = {"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus"}
+    sheddable = {"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus", "GpuTelemetry"}
     for event_type in (*ev.PRODUCER_EVENTS, *ev.HOST_EVENTS):
         if event_type is not ev.Log:
             made: Any = event_type(**dict.fromkeys(event_type.__struct_fields__))
