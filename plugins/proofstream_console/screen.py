@@ -126,9 +126,9 @@ class Screen:
 
     def close(self, timeout_s: float) -> None:
         """Print the report, and wait for the stream to take it, for `timeout_s` seconds at most."""
-        self._face.finish(self._clock())
         if not self.model.was_opened:
             return  # the run ended before anything could be read; whoever ended it says why
+        self._face.finish(self._clock())
         with self._console.capture() as capture:
             self._console.print(report(self.model, width=self._console.width))
         lines = [*([] if self.model.is_empty else [""]), *capture.get().splitlines()]

@@ -85,7 +85,7 @@ class EnvelopeLogWriter:
 
     Args:
         path: The file; folders that are missing above it are made.
-        overwrite: Whether a file that is there is replaced.
+        overwrite: Whether a file that is there is replaced, by the first envelope.
         max_bytes: How large the file may grow. What would make it larger is dropped, and all that follows.
 
     Attributes:
@@ -104,11 +104,13 @@ class EnvelopeLogWriter:
         self.lost: int = 0
         self._max_bytes = max_bytes
         self._codec = _codec(path)
+        self._was_there = path.exists()
         self._file = _create(path, overwrite=overwrite)
         self._lines: list[bytes] = []
         self._buffered = 0
         self._written = 0
         self._failed = False
+        self._is_empty = True
 
     def append(self, envelopes: Iterable[Envelope]) -> None:
         """Add envelopes; flushes if one of them is of a kind in `FLUSH_AT`, or if much is waiting.
@@ -127,6 +129,9 @@ class EnvelopeLogWriter:
             raise error
 
     def _add(self, envelope: Envelope) -> LogError | None:
+        if self._is_empty:
+            self._is_empty = False
+            self._file.truncate(0)
         if self.dropped:
             self.dropped += 1
             return None
@@ -157,7 +162,8 @@ class EnvelopeLogWriter:
             raise error
 
     def close(self) -> None:
-        """Flush, and end the file. Calling it again does nothing.
+        """Flush, and end the file. Calling it again does nothing. A log that nothing was appended to leaves
+        no file, or the one that was there.
 
         Raises:
             LogError: It cannot be written.
@@ -165,6 +171,11 @@ class EnvelopeLogWriter:
         if self._file.closed:
             return
         try:
+            if self._is_empty:
+                self._file.close()
+                if not self._was_there:
+                    self.path.unlink(missing_ok=True)
+                return
             with self._file:
                 self.flush()
                 if not self._failed:
@@ -222,7 +233,8 @@ def _create(path: Path, *, overwrite: bool) -> IO[bytes]:
             return path.open("xb", buffering=0)
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             raise LogError(f"cannot write {path}: something that is no regular file is there")
-        return path.open("wb", buffering=0)
+        # Emptied by the first envelope only: a run that fails before that must not cost the recording that is there.
+        return path.open("r+b" if path.exists() else "xb", buffering=0)
     except FileExistsError as error:
         raise LogError(f"{path} exists and is not overwritten", hint="remove it or choose another name") from error
     except OSError as error:

@@ -99,7 +99,17 @@ def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
         host_for(path)
     assert path.read_text() == "precious"
     host_for(path, overwrite=True).close()
-    assert path.read_text() == ""
+    assert path.read_text() == "precious"
+    host = host_for(path, overwrite=True)
+    host.feed(stream()[:3])
+    host.close()
+    assert len(recorded(path)) == 3
+
+
+def test_a_run_that_received_nothing_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    host_for(path).close()
+    assert not path.exists()
 
 
 def test_the_bound_is_counted_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +165,7 @@ def test_the_flag_sets_the_path_and_has_an_artefact() -> None:
     assert (option.flag, option.key, option.kind) == ("--record", "path", OptionKind.VALUE)
     assert option.artefact is not None
     assert option.artefact.name == "proof.jsonl"
-    assert option.artefact.next_step.format(path="P") == "replay it: proofstream run P"
+    assert option.artefact.next_step.format(path="P", command="C") == "replay it: C run P"
 
 
 @pytest.mark.parametrize("config", [{}, {"overwrite": True}])
