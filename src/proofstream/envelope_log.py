@@ -104,8 +104,7 @@ class EnvelopeLogWriter:
         self.lost: int = 0
         self._max_bytes = max_bytes
         self._codec = _codec(path)
-        self._was_there = path.exists()
-        self._file = _create(path, overwrite=overwrite)
+        self._file, self._was_there = _create(path, overwrite=overwrite)
         self._lines: list[bytes] = []
         self._buffered = 0
         self._written = 0
@@ -162,8 +161,9 @@ class EnvelopeLogWriter:
             raise error
 
     def close(self) -> None:
-        """Flush, and end the file. Calling it again does nothing. A log that nothing was appended to leaves
-        no file, or the one that was there.
+        """Flush, and end the file. Calling it again does nothing.
+
+        A log that nothing was appended to leaves no file, or the one that was there.
 
         Raises:
             LogError: It cannot be written.
@@ -223,18 +223,20 @@ def _cannot_write(path: Path, error: OSError) -> LogError:
     return LogError(f"cannot write {path}: {error.strerror or error}")
 
 
-def _create(path: Path, *, overwrite: bool) -> IO[bytes]:
+def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
+    """Open the file; says also whether it was there before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(path, error) from error
     try:
+        was_there = path.exists()
         if not overwrite:
-            return path.open("xb", buffering=0)
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            return path.open("xb", buffering=0), False
+        if was_there and not stat.S_ISREG(path.stat().st_mode):
             raise LogError(f"cannot write {path}: something that is no regular file is there")
         # Emptied by the first envelope only: a run that fails before that must not cost the recording that is there.
-        return path.open("r+b" if path.exists() else "xb", buffering=0)
+        return path.open("r+b" if was_there else "xb", buffering=0), was_there
     except FileExistsError as error:
         raise LogError(f"{path} exists and is not overwritten", hint="remove it or choose another name") from error
     except OSError as error:
