@@ -81,7 +81,7 @@ class Bus:
         self._on_tick = on_tick
         self._seq = 0
         self._in_flight = 0
-        self._senders: dict[str, Sender] = {}
+        self._senders: set[Sender] = set()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
 
@@ -114,7 +114,7 @@ class Bus:
 
     def watch(self, sender: Sender) -> None:
         """Report what the intake could not hold of this session's events."""
-        self._senders[sender.session_id] = sender
+        self._senders.add(sender)
 
     # On the bus's own thread
 
@@ -144,7 +144,7 @@ class Bus:
             self._pass(items.popleft(), envelopes)
         if self._intake.overflowed:
             self._intake.overflowed = False
-            for sender in list(self._senders.values()):
+            for sender in list(self._senders):
                 self._report_losses(sender, envelopes)
         for lane in self._lanes:
             lane.feed(envelopes)
@@ -162,7 +162,7 @@ class Bus:
             return
         if isinstance(envelope.event, SessionClosed):
             self._report_losses(sender, envelopes)
-            self._senders.pop(sender.session_id, None)
+            self._senders.discard(sender)
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from proofstream.envelopes import PRODUCER
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened
 from proofstream.host import Host
 from proofstream.session import Session
@@ -71,8 +72,11 @@ class HostSessionFeed:
                 time_source, opened_at = self._opening
                 self._feed.host.announce(self._session, time_source=time_source, opened_at=opened_at)
             self._opening = None
-        if any(isinstance(decoded.event, SessionClosed) for decoded in chunk):
-            self._session.closing_sent = True
+        # What plugins made of a session's last events may stand after its end; what its producer said may not.
+        telling = (d for d in reversed(chunk) if d.origin == PRODUCER or isinstance(d.event, SessionClosed))
+        last = next(telling, None)
+        if last is not None:
+            self._session.closing_sent = isinstance(last.event, SessionClosed)
         if self._feed.waits:
             self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
         else:

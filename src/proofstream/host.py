@@ -214,7 +214,9 @@ class Host:
 
     def session_ended(self, session: Session, timeout_s: float | None) -> None:
         """Forget a session that was closed."""
-        self.sessions.pop(session.session_id, None)
+        # Two flows may bring the same recorded session at once.
+        if self.sessions.get(session.session_id) is session:
+            del self.sessions[session.session_id]
         self.retired.add(session)
 
     def flush(self, timeout_s: float) -> bool:

@@ -18,13 +18,15 @@ import proofstream
 from proofstream.config import HostSettings
 from proofstream.contracts import Command, Option, OptionKind
 from proofstream.errors import PluginError
-from proofstream.events import Log, LogLevel
+from proofstream.events import Log, LogLevel, ProofEvent, SessionClosed
+from proofstream.feeds import HostFeed
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.host import Host
 from proofstream.loader import Selection, load
 from proofstream.session import Session
 from proofstream.testing import RecordingPlugin
+from proofstream.wire import Decoded, encode_event
 
 NOTE = Log(level=LogLevel.Warn, message="something")
 
@@ -326,3 +328,46 @@ def test_a_forked_child_is_not_heard_and_may_observe_itself() -> None:
         assert os.waitpid(child, 0)[1] == 0
         session.emit(NOTE)
     assert plugin.kinds.count("Log") == 1
+
+
+# Feeds
+
+
+def decoded(*events: ProofEvent) -> list[Decoded]:
+    return [Decoded(event=event, raw=encode_event(event), time_unix_nano=1) for event in events]
+
+
+CLOSED = SessionClosed(outcome="ended", reason=None, refused=0)
+
+
+@pytest.mark.parametrize(
+    ("brought", "kinds"),
+    [
+        ([NOTE, CLOSED], ["SessionOpened", "Log", "SessionClosed"]),
+        ([CLOSED, NOTE], ["SessionOpened", "SessionClosed", "Log", "SessionClosed"]),
+    ],
+)
+def test_a_session_that_goes_on_after_its_recorded_end_is_closed_all_the_same(
+    make_host: Callable[..., Host], brought: list[ProofEvent], kinds: list[str]
+) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin)
+    session = HostFeed(host, waits=True, tell=print).open_session(source="test", time_source="arrival")
+    session.deliver(decoded(*brought))
+    session.close()
+    host.close(2.0)
+    assert [kind for kind in plugin.kinds if kind != "PluginHealth"] == kinds
+
+
+def test_two_flows_that_bring_one_session_are_both_closed_and_both_counted(make_host: Callable[..., Host]) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin, intake_capacity=1)
+    feed = HostFeed(host, waits=False, tell=print)
+    first, second = [feed.open_session(source="test", time_source="arrival", session_id="one") for _ in range(2)]
+    first.close()
+    assert host.flush(2.0)
+    second.deliver(decoded(*[NOTE] * 1000))
+    host.close(2.0)
+    lost = host.bus.lost_at_intake["Log"]
+    assert plugin.kinds.count("Log") + lost == 1000
+    assert plugin.kinds.count("SessionClosed") == 2
