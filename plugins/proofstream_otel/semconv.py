@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
+
+import msgspec
 
 SCOPE: Final = "proofstream"
 """The instrumentation scope of everything exported."""
@@ -130,3 +133,307 @@ class Attr:
     EVENT_KIND: Final = "proofstream.event.kind"
     EVENT_ORIGIN: Final = "proofstream.event.origin"
     EVENT_BODY: Final = "proofstream.event.body"
+
+    GPU_ENERGY: Final = "proofstream.gpu.energy"
+    GPU_PEAK_MEMORY: Final = "proofstream.gpu.peak_memory"
+    GPU_MEAN_UTILIZATION: Final = "proofstream.gpu.mean_utilization"
+    GPU_SAMPLES: Final = "proofstream.gpu.samples"
+
+
+class Label:
+    """Keys of attributes of metrics: few values each, never a layer's index, a proof's id or a round."""
+
+    MODEL: Final = "proofstream.proof.model"
+    BACKEND: Final = "proofstream.proof.backend"
+    OUTCOME: Final = "proofstream.proof.outcome"
+    PHASE: Final = "proofstream.proof.phase"
+    SLOT: Final = "proofstream.slot"
+    LAYER_KIND: Final = "proofstream.layer.kind"
+    PROOF_KIND: Final = "proofstream.layer.proof_kind"
+    EVENT_KIND: Final = "proofstream.event.kind"
+    WHERE: Final = "proofstream.lost.where"
+    PLUGIN: Final = "proofstream.plugin"
+    SIGNAL: Final = "proofstream.signal"
+    DEVICE: Final = "proofstream.reported.device"
+
+    HW_ID: Final = "hw.id"
+    HW_TYPE: Final = "hw.type"
+    HW_NAME: Final = "hw.name"
+    HW_PARENT: Final = "hw.parent"
+    HW_VENDOR: Final = "hw.vendor"
+    HW_DRIVER: Final = "hw.driver_version"
+    HW_STATE: Final = "hw.state"
+    ERROR_TYPE: Final = "error.type"
+    DIRECTION: Final = "network.io.direction"
+    CLOCK: Final = "proofstream.gpu.clock.domain"
+    THROTTLE: Final = "proofstream.gpu.throttle.reason"
+
+
+class Instrument(enum.Enum):
+    """What kind of metric it is; the value is its name in the documentation."""
+
+    HISTOGRAM = "histogram"
+    COUNTER = "counter"
+    UP_DOWN_COUNTER = "updowncounter"
+    GAUGE = "gauge"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric.
+
+    Attributes:
+        name: Its name.
+        unit: Its unit, in UCUM.
+        instrument: Its kind.
+        attributes: The keys that its series may have.
+        summary: What it says, in one sentence.
+        is_live: Whether it is about this very moment, so that a recording that is replayed does not fill it.
+    """
+
+    name: str
+    unit: str
+    instrument: Instrument
+    attributes: tuple[str, ...]
+    summary: str
+    is_live: bool = False
+
+
+_PROOF = (Label.MODEL, Label.BACKEND)
+_ENDED = (*_PROOF, Label.OUTCOME)
+_SLOT = (Label.SLOT, *_PROOF)
+_GPU = (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT, Label.HW_VENDOR, Label.HW_DRIVER)
+_HARDWARE = (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT, Label.HW_TYPE)
+_LANE = (Label.PLUGIN,)
+
+DURATION_BUCKETS_S: Final = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0),
+    *(120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 5400.0, 7200.0),
+)
+"""Upper bounds of all histograms: 1 ms to 2 h."""
+
+
+class Metrics:
+    """All metrics."""
+
+    PROOF_DURATION: Final = Metric(
+        "proofstream.proof.duration", "s", Instrument.HISTOGRAM, _ENDED, "How long proofs took."
+    )
+    PROOF_LAST_DURATION: Final = Metric(
+        "proofstream.proof.last_duration", "s", Instrument.GAUGE, _ENDED, "How long the proof took that ended last."
+    )
+    PROOF_LAST_END: Final = Metric(
+        "proofstream.proof.last_end_time", "s", Instrument.GAUGE, _ENDED, "When a proof ended last, as Unix time."
+    )
+    PROOFS: Final = Metric("proofstream.proofs", "{proof}", Instrument.COUNTER, _ENDED, "Proofs that ended.")
+    PROOFS_RUNNING: Final = Metric(
+        "proofstream.proofs.running", "{proof}", Instrument.UP_DOWN_COUNTER, _PROOF, "Proofs that are open.", True
+    )
+    PROOF_PROGRESS: Final = Metric(
+        "proofstream.proof.progress",
+        "1",
+        Instrument.GAUGE,
+        _SLOT,
+        "Layers left behind over layers announced, of each running proof.",
+        True,
+    )
+    PROOF_LAYERS_TOTAL: Final = Metric(
+        "proofstream.proof.layers.total",
+        "{layer}",
+        Instrument.GAUGE,
+        _SLOT,
+        "Layers announced, of each running proof.",
+        True,
+    )
+    PROOF_LAYERS_CLOSED: Final = Metric(
+        "proofstream.proof.layers.closed",
+        "{layer}",
+        Instrument.GAUGE,
+        _SLOT,
+        "Layers left behind, of each running proof.",
+        True,
+    )
+    PROOF_ELAPSED: Final = Metric(
+        "proofstream.proof.elapsed", "s", Instrument.GAUGE, _SLOT, "How long each running proof has taken so far.", True
+    )
+    PROOF_SILENCE: Final = Metric(
+        "proofstream.proof.silence",
+        "s",
+        Instrument.GAUGE,
+        (*_SLOT, Label.PHASE),
+        "Time since the last event of each running proof.",
+        True,
+    )
+
+    LAYER_DURATION: Final = Metric(
+        "proofstream.layer.duration",
+        "s",
+        Instrument.HISTOGRAM,
+        (*_PROOF, Label.LAYER_KIND, Label.PROOF_KIND),
+        "How long layers took.",
+    )
+    ROUNDS: Final = Metric(
+        "proofstream.rounds", "{round}", Instrument.COUNTER, (*_PROOF, Label.LAYER_KIND), "Sumcheck rounds."
+    )
+    WEIGHT_OPENING_DURATION: Final = Metric(
+        "proofstream.weight_opening.duration", "s", Instrument.HISTOGRAM, _PROOF, "How long weight openings took."
+    )
+    WEIGHT_BINDING_DURATION: Final = Metric(
+        "proofstream.weight_binding.duration", "s", Instrument.HISTOGRAM, _PROOF, "How long weight bindings took."
+    )
+    WEIGHT_BINDING_CALLDATA: Final = Metric(
+        "proofstream.weight_binding.estimated_calldata",
+        "{felt}",
+        Instrument.GAUGE,
+        _PROOF,
+        "Estimated size of the calldata of the last weight binding, as the prover reports it.",
+    )
+    STARK_DURATION: Final = Metric(
+        "proofstream.stark.duration", "s", Instrument.HISTOGRAM, _PROOF, "How long STARK proofs took."
+    )
+
+    EVENTS_RECEIVED: Final = Metric(
+        "proofstream.events.received",
+        "{event}",
+        Instrument.COUNTER,
+        (Label.EVENT_KIND,),
+        "Events that provers sent and that reached this plugin.",
+    )
+    EVENTS_DROPPED: Final = Metric(
+        "proofstream.events.dropped",
+        "{event}",
+        Instrument.COUNTER,
+        (*_LANE, Label.EVENT_KIND),
+        "Events that the queue of a plugin could not hold.",
+    )
+    EVENTS_REFUSED: Final = Metric(
+        "proofstream.events.refused",
+        "{event}",
+        Instrument.COUNTER,
+        (),
+        "Lines or events that could not be read, counted when their session ends.",
+    )
+    EVENTS_LOST: Final = Metric(
+        "proofstream.events.lost",
+        "{event}",
+        Instrument.COUNTER,
+        (Label.WHERE, Label.EVENT_KIND),
+        "Events that are missing before any plugin's queue.",
+    )
+    LANE_DEPTH: Final = Metric(
+        "proofstream.lane.depth", "{event}", Instrument.GAUGE, _LANE, "Events that wait for a plugin."
+    )
+    LANE_LAG: Final = Metric(
+        "proofstream.lane.lag", "s", Instrument.GAUGE, _LANE, "How long the first event has waited for a plugin."
+    )
+    PLUGIN_FAILURES: Final = Metric(
+        "proofstream.plugin.failures", "{failure}", Instrument.COUNTER, _LANE, "Failures that disabled a plugin."
+    )
+    PLUGIN_READY: Final = Metric(
+        "proofstream.plugin.ready", "1", Instrument.GAUGE, _LANE, "1 if a plugin works or has nothing to do, else 0."
+    )
+    OTLP_EXPORTED: Final = Metric(
+        "proofstream.otlp.exported",
+        "{item}",
+        Instrument.COUNTER,
+        (Label.SIGNAL,),
+        "Spans, log records and data points that the receiver has acknowledged.",
+    )
+    OTLP_LOST: Final = Metric(
+        "proofstream.otlp.lost",
+        "{item}",
+        Instrument.COUNTER,
+        (Label.SIGNAL,),
+        "Spans, log records and data points that could not be delivered.",
+    )
+    OTLP_FAILURES: Final = Metric(
+        "proofstream.otlp.failures",
+        "{request}",
+        Instrument.COUNTER,
+        (Label.SIGNAL,),
+        "Attempts to export that failed.",
+    )
+
+    GPU_UTILIZATION: Final = Metric(
+        "hw.gpu.utilization", "1", Instrument.GAUGE, _GPU, "Share of time in which a kernel ran.", True
+    )
+    GPU_MEMORY_USAGE: Final = Metric(
+        "hw.gpu.memory.usage", "By", Instrument.UP_DOWN_COUNTER, _GPU, "Memory in use.", True
+    )
+    GPU_MEMORY_LIMIT: Final = Metric("hw.gpu.memory.limit", "By", Instrument.UP_DOWN_COUNTER, _GPU, "All memory.", True)
+    GPU_MEMORY_UTILIZATION: Final = Metric(
+        "hw.gpu.memory.utilization", "1", Instrument.GAUGE, _GPU, "Share of the memory in use.", True
+    )
+    POWER: Final = Metric("hw.power", "W", Instrument.GAUGE, _HARDWARE, "Power drawn.", True)
+    TEMPERATURE: Final = Metric(
+        "hw.temperature", "Cel", Instrument.GAUGE, (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT), "Temperature.", True
+    )
+    ENERGY: Final = Metric("hw.energy", "J", Instrument.COUNTER, _HARDWARE, "Energy since the driver was loaded.", True)
+    ERRORS: Final = Metric(
+        "hw.errors",
+        "{error}",
+        Instrument.COUNTER,
+        (*_HARDWARE, Label.ERROR_TYPE),
+        "Memory errors since the driver was loaded, and critical errors since sampling began.",
+        True,
+    )
+    STATUS: Final = Metric(
+        "hw.status",
+        "1",
+        Instrument.UP_DOWN_COUNTER,
+        (*_HARDWARE, Label.HW_STATE),
+        "1 for the state that the device is in, 0 for the others.",
+        True,
+    )
+    GPU_MEMORY_CONTROLLER: Final = Metric(
+        "proofstream.gpu.memory_controller.utilization",
+        "1",
+        Instrument.GAUGE,
+        _GPU,
+        "Share of time in which memory was read or written.",
+        True,
+    )
+    GPU_PCIE: Final = Metric(
+        "proofstream.gpu.pcie.throughput",
+        "By/s",
+        Instrument.GAUGE,
+        (Label.HW_ID, Label.HW_NAME, Label.DIRECTION),
+        "PCIe throughput, as the GPU sees it.",
+        True,
+    )
+    GPU_CLOCK: Final = Metric(
+        "proofstream.gpu.clock.frequency",
+        "Hz",
+        Instrument.GAUGE,
+        (Label.HW_ID, Label.HW_NAME, Label.CLOCK),
+        "Clocks.",
+        True,
+    )
+    GPU_THROTTLED: Final = Metric(
+        "proofstream.gpu.throttled",
+        "1",
+        Instrument.GAUGE,
+        (Label.HW_ID, Label.HW_NAME, Label.THROTTLE),
+        "1 while a reason holds the clocks down; 0 for one that did.",
+        True,
+    )
+
+    REPORTED_UTILIZATION: Final = Metric(
+        "proofstream.reported.gpu.utilization",
+        "1",
+        Instrument.GAUGE,
+        (Label.DEVICE,),
+        "A device's utilization as the prover reports it, unless it is the known placeholder.",
+        True,
+    )
+    REPORTED_FREE_MEMORY: Final = Metric(
+        "proofstream.reported.gpu.free_memory",
+        "By",
+        Instrument.GAUGE,
+        (Label.DEVICE,),
+        "A device's free memory as the prover reports it, unless it is the known placeholder.",
+        True,
+    )
+
+
+METRICS: Final[tuple[Metric, ...]] = tuple(value for value in vars(Metrics).values() if isinstance(value, Metric))
+"""All metrics, in the order of the documentation."""
