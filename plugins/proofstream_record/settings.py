@@ -31,7 +31,10 @@ class Settings(BaseModel):
     def _names_a_file(cls, path: Path | None) -> Path | None:
         if path is not None and not path.name:
             raise ValueError("it must name a file")
-        return path and path.expanduser()
+        try:
+            return path and path.expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"{path}: {error}") from None
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from proofstream.errors import UsageError
 from proofstream.session import Session, enter
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def open_session(
         scope: `process`: the session is current in every thread; `context`: in this context (task, thread) only.
 
     Raises:
+        UsageError: Something that is given is no plugin.
         PluginError: A plugin that was named is not installed, misses a package, or is broken.
         ConfigError: A configuration file or an environment variable is not acceptable.
     """
@@ -42,6 +44,8 @@ def open_session(
     from proofstream.host import Host
     from proofstream.loader import Selection, entry_points, load
 
+    if isinstance(plugins, str):
+        raise UsageError(f"plugins is {plugins!r}; it must be a list", hint=f"plugins=[{plugins!r}]")
     found = entry_points()
     names = [p for p in plugins or () if isinstance(p, str)]
     instances = [p for p in plugins or () if not isinstance(p, str)]

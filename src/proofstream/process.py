@@ -9,11 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from proofstream.voice import VOICE_THREAD, voice
 
 _END_WITHIN_S = 1.0
+_SHOW_CURSOR = b"\x1b[?25h"
 
 
 def fill_standard_streams() -> None:
@@ -33,7 +36,7 @@ def on_signals(stop: Callable[[int], None]) -> None:
 
     def handle(number: int, _frame: object) -> None:
         if seen:
-            os._exit(128 + number)
+            _leave(128 + number)
         seen.append(number)
         stop(number)
 
@@ -52,13 +55,21 @@ def end_soon(status: int) -> None:
     """Let the interpreter end, but not wait for threads that a plugin has left behind."""
     if voice.is_stuck or _is_held():
         # Whoever is stuck may hold the lock of a stream, of which the interpreter would die while it ends.
-        os._exit(status)
+        _leave(status)
 
     def end() -> None:
         time.sleep(_END_WITHIN_S)
-        os._exit(status)
+        _leave(status)
 
     threading.Thread(target=end, name="proofstream-end", daemon=True).start()
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process here and now. A live view that cannot be ended has hidden the terminal's cursor."""
+    with suppress(OSError):
+        if os.isatty(2):
+            os.write(2, _SHOW_CURSOR)
+    os._exit(status)
 
 
 def _is_held() -> bool:
