@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -172,3 +173,48 @@ def test_three_stuck_sessions_end_with_the_interpreter_in_the_time_of_one(tmp_pa
     began = time.monotonic()
     subprocess.run([sys.executable, "prover.py"], cwd=tmp_path, timeout=60, check=True)
     assert time.monotonic() - began < DEADLINE_S + SLACK_S
+
+
+def test_a_signal_that_the_parent_ignores_does_not_end_a_run(proofstream_command: Any, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP; exec "$0" -m proofstream run - --no-console --record r.jsonl', sys.executable],
+        cwd=tmp_path,
+        env=proofstream_command.env,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    wait_for(tmp_path / "r.jsonl")
+    process.send_signal(signal.SIGHUP)
+    process.stdin.write(b'{"Log":{"level":"Info","message":"still here"}}\n')
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "still here" in (tmp_path / "r.jsonl").read_text()
+
+
+def test_many_peers_at_once_are_all_heard(proofstream_command: Any, tmp_path: Path) -> None:
+    process = proofstream_command.start("run", "unix:s", "--no-console", "-q", "--record", "r.jsonl")
+    wait_for(tmp_path / "s")
+    line = b'{"Log":{"level":"Info","message":"here I am"}}\n'
+    for wave in range(3):
+        peers = [socket.socket(socket.AF_UNIX) for _ in range(50)]
+        try:
+            for peer in peers:
+                peer.settimeout(10)
+                peer.connect(str(tmp_path / "s"))
+                peer.sendall(line)
+        finally:
+            for peer in peers:
+                peer.close()
+        wait_for_count(tmp_path / "r.jsonl", "SessionClosed", 50 * (wave + 1))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert (tmp_path / "r.jsonl").read_text().count("here I am") == 150
+
+
+def wait_for_count(path: Path, text: str, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists() or path.read_text().count(text) < count:
+        assert time.monotonic() < deadline, f"{count} {text} never came to {path.name}"
+        time.sleep(0.05)
