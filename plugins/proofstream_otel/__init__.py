@@ -64,9 +64,10 @@ class OtelPlugin:
     @hookimpl
     def proofstream_capture(self) -> object:
         """Capture the OpenTelemetry span that is current on the producer's thread, if there is one."""
-        # Nothing is imported: where this module is not loaded, no span can be current.
+        # Nothing is imported: where this module is not loaded, no span can be current. Nor where it is half loaded, by
+        # this plugin's own lane for instance: what stands at its end is then missing.
         trace = sys.modules.get("opentelemetry.trace")
-        return None if trace is None else parents.current(trace)
+        return parents.current(trace) if hasattr(trace, "__all__") else None
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
