@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from proofstream.contracts import Option, OptionKind
+from proofstream.errors import UsageError
+
+_BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -47,7 +51,11 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
 
 
 def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) -> list[str]:
-    """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that a parser need not guess whose word the next one is."""
+    """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that a parser need not guess whose word the next one is.
+
+    Raises:
+        UsageError: The next word is an address without what the value must start with.
+    """
     prefixes = {option.flag: option.value_prefixes for option in options if option.kind is OptionKind.OPTIONAL_VALUE}
     settled: list[str] = []
     words = iter(enumerate(arguments))
@@ -58,6 +66,8 @@ def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) 
             settled.append(word)
             continue
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if _BARE_ADDRESS.fullmatch(following) and prefixes[word]:
+            raise UsageError(f"{word} {following}: write {' or '.join(prefixes[word])} before the address")
         if following.startswith(prefixes[word]) and prefixes[word]:
             settled.append(f"{word}={following}")
             next(words, None)

@@ -48,7 +48,7 @@ def _main(words: list[str]) -> int:
     try:
         with_help = not words or any(word in _HELP_WORDS for word in words)
         app = _App(read_early(words), reads_config=not with_help)
-        words = settle_optional_values(words, (option for option, _ in app.registry.options.values()))
+        words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
@@ -206,7 +206,8 @@ class _App:
         for text in values["set"]:
             plugin, key, value = parse_set(text)
             if plugin not in self.registry.records:
-                raise UsageError(f"--set {text}: no plugin is named {plugin!r}")
+                known = ", ".join(self.registry.records)
+                raise UsageError(f"--set {text}: no plugin is named {plugin!r}", hint=f"installed: {known}")
             config.table(plugin)[key] = value
         if values["strict"]:
             config.host = config.host.model_copy(update={"strict": True})

@@ -52,4 +52,4 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Batch: TypeAlias = tuple[Envelope, ...]
-"""Envelopes handed to a plugin at once, in increasing `seq`. A tick is an empty batch."""
+"""Envelopes handed to a plugin at once, in increasing `seq` and of one session. A tick is an empty batch."""

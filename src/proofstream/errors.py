@@ -16,6 +16,8 @@ class ProofstreamError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint is not None:
+            self.add_note(f"hint: {hint}")
 
 
 def describe(error: BaseException) -> str:

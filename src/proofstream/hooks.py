@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from proofstream.errors import PluginError
 from proofstream.hookspecs import PROJECT, PluginContext, ProofstreamHooks
 
 _PREFIX = "proofstream_"
+_HOOK_NAMES = frozenset(name for name in dir(ProofstreamHooks) if name.startswith(_PREFIX))
 
 
 class Hooks:
@@ -29,7 +31,7 @@ class Hooks:
         self.plugin = plugin
         self.name = name
         self._impls = _register(plugin, name)
-        _check_marks(plugin, self._impls)
+        _check_names(plugin, self._impls)
 
     def has(self, hook: str) -> bool:
         """Whether the plugin implements the hook."""
@@ -68,20 +70,18 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
     manager.add_hookspecs(ProofstreamHooks)
     try:
         manager.register(plugin, name=name)
-        manager.check_pending()
     except pluggy.PluginValidationError as error:
-        raise PluginError(_first_line(error)) from None
+        raise PluginError(" ".join(str(error).split())) from None
     callers = manager.get_hookcallers(plugin) or []
     return {caller.name: impl for caller in callers for impl in caller.get_hookimpls()}
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2]) if lines else type(error).__name__
-
-
-def _check_marks(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:
+def _check_names(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:
     for name, impl in impls.items():
+        if name not in _HOOK_NAMES:
+            near = difflib.get_close_matches(name, _HOOK_NAMES, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise PluginError(f"{type(plugin).__name__} implements {name}, and there is no such hook{hint}")
         if impl.wrapper or impl.hookwrapper:
             raise PluginError(f"{name} is a wrapper; hooks of proofstream cannot be wrapped")
     for name in dir(plugin):

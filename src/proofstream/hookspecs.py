@@ -9,7 +9,8 @@ What a plugin may rely on:
    no I/O.
 2. Acting hooks (verbs) of one plugin are called on one thread, its lane, and never overlap: configure comes before
    every consume, and unconfigure after them all. A plugin needs no locks for its own state.
-3. Envelopes arrive in increasing ``seq``. What a plugin returns from consume is published after what caused it.
+3. Envelopes arrive in increasing ``seq``; a batch is of one session. What a plugin returns from consume is published
+   in that session, after what caused it.
 4. A plugin never receives an event that descends from one of its own.
 5. There is no order among plugins. Who needs another's output consumes its events.
 6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.

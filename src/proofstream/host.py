@@ -134,7 +134,8 @@ class Host:
         """Wait until the plugins are configured, or until it is time to stop.
 
         Raises:
-            PluginError: One that was asked for could not be, or took longer than ``configure_timeout_s``.
+            PluginError: One that was asked for or has settings could not be, or one that was asked for took longer than
+                ``configure_timeout_s``.
         """
         deadline = time.monotonic() + self.settings.configure_timeout_s
         for lane in self.lanes:
@@ -151,8 +152,8 @@ class Host:
                 )
             if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
                 continue
-            if lane.name in self.asked:
-                raise record.error()
+            if lane.name in self.asked or self._config.tables.get(lane.name):
+                raise record.error()  # who writes settings for a plugin wants it to work
             _log.warning("plugin %s is %s: %s", record.label, record.status.value, record.reason)
 
     @property

@@ -233,9 +233,9 @@ class Lane:
                 self._drop(queue.popleft())
             return ()
         batch: list[Envelope] = []
-        # What a batch gives rise to descends from all of it, so one batch has one lineage: else what a plugin may hear
-        # would depend on where batches happen to be cut.
-        while queue and len(batch) < BATCH_SIZE and (not batch or queue[0].lineage == batch[0].lineage):
+        # What a batch gives rise to belongs to its session and descends from all of it. So one batch has one session
+        # and one lineage: else that would depend on where batches happen to be cut.
+        while queue and len(batch) < BATCH_SIZE and (not batch or _belong_together(queue[0], batch[0])):
             batch.append(queue.popleft())
         return tuple(batch)
 
@@ -291,6 +291,10 @@ class Lane:
                 self.record.status = PluginStatus.FAILED
                 self.record.reason = f"while closing: {describe(error)}"
             _log.error("plugin %s could not be closed: %s", self.record.label, describe(error))
+
+
+def _belong_together(one: Envelope, other: Envelope) -> bool:
+    return one.session_id == other.session_id and one.lineage == other.lineage
 
 
 def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:

@@ -44,11 +44,13 @@ def sources(registry: Registry) -> list[dict[str, Any]]:
 
 
 def for_people(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The same rows as text; what is long and only sometimes there is put together."""
+    """The same rows as text: what is only sometimes there is put together, and what is long is left to programs."""
     return [{key: _cell(value) for key, value in _merged(row).items()} for row in rows]
 
 
 def _merged(row: dict[str, Any]) -> dict[str, Any]:
+    if "fields" in row:
+        return {key: value for key, value in row.items() if key != "fields"}
     if "distribution" not in row:
         return row
     return {

@@ -41,6 +41,7 @@ class PluginRecord:
         hooks: Its hooks, once it is loaded.
         autoload: Whether it is used without being asked for; `command`: only by the command.
         tick_s: After how many idle seconds it wants an empty batch.
+        speaks_for_itself: Whether the reason is the plugin's own, in words for the user.
     """
 
     name: str
@@ -52,6 +53,7 @@ class PluginRecord:
     hooks: Hooks | None = None
     autoload: bool | str = True
     tick_s: float | None = None
+    speaks_for_itself: bool = False
 
     @property
     def label(self) -> str:
@@ -64,11 +66,14 @@ class PluginRecord:
         What a missing plugin declares stays known: who uses its flag or source is told what to install.
         """
         self.status, self.reason, self.hint = status, reason, hint
+        self.speaks_for_itself = False
         if status is not PluginStatus.MISSING:
             self.hooks = None
 
     def error(self) -> PluginError:
         """The error of somebody having asked for it."""
+        if self.speaks_for_itself:
+            return PluginError(self.reason or self.name, hint=self.hint)
         reason = f": {self.reason}" if self.reason else ""
         return PluginError(f"plugin {self.label} is {self.status.value}{reason}", hint=self.hint)
 
@@ -151,12 +156,16 @@ def load(
         instances: Plugins that are given ready-made; each takes the place of the entry point that names its class.
 
     Raises:
-        UsageError: A plugin is asked for and blocked at once.
+        UsageError: A plugin is asked for and blocked at once, or a name to block is nobody's.
     """
     both = selection.asked & selection.blocked
     if both:
         raise UsageError(f"plugin {min(both)!r} is both asked for and switched off")
     points = entry_points() if found is None else sorted(found, key=lambda ep: (ep.name, ep.value))
+    strange = selection.blocked - {point.name for point in points}
+    if strange:
+        known = ", ".join(sorted({point.name for point in points})) or "none"
+        raise UsageError(f"no plugin is named {min(strange)!r}", hint=f"installed: {known}")
     registry = Registry()
     for instance in instances:
         record = _given(instance, points)
@@ -243,6 +252,7 @@ def mark_unconfigured(record: PluginRecord, error: BaseException) -> None:
         return
     if isinstance(error, ProofstreamError):
         record.mark(PluginStatus.BROKEN, str(error), error.hint)
+        record.speaks_for_itself = True
     else:
         record.mark(PluginStatus.BROKEN, describe(error))
 

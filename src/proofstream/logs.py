@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from proofstream.voice import voice
 
-_LEVELS = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
+_LEVELS = {-2: logging.ERROR, -1: logging.WARNING, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
 
 class _Stderr(logging.Handler):
@@ -19,12 +19,12 @@ def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:
     """Show proofstream's own log on stderr.
 
     Args:
-        verbose: 0 for warnings, 1 for info, 2 for all; negative for errors only.
+        verbose: 0 and -1 for warnings, 1 for info, 2 for all, -2 for errors only.
         environ: The environment, in which ``PROOFSTREAM_LOG`` may name a level for when `verbose` is 0.
     """
     logger = logging.getLogger("proofstream")
     named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())
-    level = _LEVELS[max(-1, min(2, verbose))]
+    level = _LEVELS[max(-2, min(2, verbose))]
     logger.setLevel(level if named is None or verbose else named)
     logger.handlers = [_Stderr()]
     logger.propagate = False

@@ -6,6 +6,7 @@ The source runs on a thread of its own, so that this one can be told to stop by 
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ class Run:
     def stop(self, signal: int) -> None:
         """End the run soon, as told by a signal."""
         self._signal, self._signalled_at = signal, time.monotonic()
-        self._interrupt(f"by signal {signal}")
+        self._interrupt(_by(signal))
         self._ended.set()
 
     def _interrupt(self, reason: str) -> None:
@@ -195,9 +196,14 @@ class Run:
 
     def _outcome(self, host: Host) -> tuple[str, str | None]:
         if self._signal is not None:
-            return "interrupted", f"by signal {self._signal}"
+            return "interrupted", _by(self._signal)
         if self._error is not None:
             return "lost", str(self._error)
         if self._must_end(host):
             return "interrupted", _STRICT
         return "ended", None
+
+
+def _by(number: int) -> str:
+    name = signal.Signals(number).name
+    return "by Ctrl-C (SIGINT)" if number == signal.SIGINT else f"by {name}"

@@ -70,5 +70,5 @@ class Timelines:
 
 
 def _closing_reason(event: SessionClosed) -> str:
-    how = event.outcome if event.outcome == "ended" else f"was {event.outcome}"
+    how = "ended before it did" if event.outcome == "ended" else f"was {event.outcome}"
     return f"the session {how}" + (f": {event.reason}" if event.reason else "")

@@ -156,6 +156,10 @@ class LineDecoder:
         ((kind, body),) = parts.items()
         decoder = self._catalog.decoder(kind)
         if decoder is None:
+            if not kind[:1].isupper():
+                raise WireError(
+                    f"not an event: kinds begin with a capital letter, and this is {kind[:_EXCERPT_CHARS]!r}"
+                )
             return UnknownEvent(kind=kind)
         event: ProofEvent = decoder.decode(body)
         # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here; a value above it has at least 20 digits.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofstream import Option, OptionKind
+from proofstream import Option, OptionKind, UsageError
 from proofstream.arguments import read_early, settle_optional_values
 
 OTLP = Option(
@@ -21,6 +21,12 @@ OTLP = Option(
 def test_early_arguments() -> None:
     early = read_early(["run", "f", "--config", "c.toml", "--plugin=a", "--no-plugin", "b", "--", "--plugin", "c"])
     assert (early.config, early.asked, early.blocked) == (Path("c.toml"), ["a"], ["b"])
+
+
+@pytest.mark.parametrize("address", ["localhost:4318", "10.0.0.1:4317", "collector.example:4318/v1", "[::1]:4318"])
+def test_an_address_without_its_scheme_is_told_what_is_missing(address: str) -> None:
+    with pytest.raises(UsageError, match="write http:// or https:// or grpc:// before the address"):
+        settle_optional_values(["run", "f.jsonl", "--otlp", address], [OTLP])
 
 
 @pytest.mark.parametrize(

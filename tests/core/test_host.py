@@ -267,6 +267,21 @@ def test_derived_events_carry_the_time_of_their_cause(make_host: MakeHost) -> No
     assert effect.session_id == cause.session_id
 
 
+def test_derived_events_belong_to_the_session_of_their_cause(make_host: MakeHost) -> None:
+    deriving, watcher = Deriving("deriving"), RecordingPlugin("watcher")
+    host = make_host(deriving, watcher)
+    sessions = [host.new_session(source=f"socket {number}") for number in range(3)]
+    for number in range(300):
+        sessions[number % 3].emit(note(sessions[number % 3].session_id))
+    assert host.flush(10.0)
+    causes = {e.seq: e.session_id for e in watcher.envelopes}
+    derived = [e for e in watcher.envelopes if e.lineage]
+    assert len(derived) == 300
+    for envelope in derived:
+        assert isinstance(envelope.event, Log)
+        assert causes[int(envelope.event.message.rsplit(" ", 1)[1])] == envelope.session_id
+
+
 @pytest.mark.parametrize("result", [["text"], 5, [None]])
 def test_a_result_that_is_not_events_is_the_plugins_failure(make_host: MakeHost, result: Any) -> None:
     class Wrong(RecordingPlugin):

@@ -85,7 +85,7 @@ def test_a_good_plugin_is_available_with_its_distribution(site: Site) -> None:
         ),
         (
             "class Plugin:\n    @hookimpl\n    def proofstream_consumes(self, batch): ...",
-            "proofstream_consumes",
+            "Plugin implements proofstream_consumes, and there is no such hook; did you mean proofstream_consume?",
         ),
         (
             "class Plugin:\n    def proofstream_consume(self, batch): ...",
@@ -180,6 +180,12 @@ def test_only_what_is_allowed_or_asked_for_is_imported(site: Site) -> None:
     statuses = {name: record.status.value for name, record in registry.records.items()}
     assert statuses == {"one": "available", "two": "available", "three": "disabled"}
     assert site.modules[2] not in sys.modules
+
+
+def test_switching_off_what_is_not_there_is_a_mistake(site: Site) -> None:
+    site.install("one", GOOD)
+    with pytest.raises(UsageError, match="no plugin is named 'onne'"):
+        site.load(Selection(blocked=frozenset({"onne"})))
 
 
 def test_asking_for_what_is_switched_off_is_a_contradiction(site: Site) -> None:

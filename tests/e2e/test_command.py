@@ -41,6 +41,9 @@ def one_line(text: str) -> str:
         (["run", "tcp://192.0.2.1:4000"], "loopback"),
         (["run", "demo:nope"], "no demo model"),
         (["run", "demo:digits", "--speed", "2"], "demo:digits is live"),
+        (["run", str(SMOL), "--otlp", "localhost:4318"], "write http:// or https:// or grpc:// before the address"),
+        (["run", str(SMOL), "--set", "otel.colour=1"], "otel.colour"),
+        (["run", str(SMOL), "--no-plugin", "otl"], "no plugin is named 'otl'"),
         (["walk"], "No such command 'walk'"),
         (["demo", "nope"], "nope"),
     ],
@@ -50,6 +53,19 @@ def test_a_mistake_is_one_line_and_status_2(proofstream_command: Any, words: lis
     assert result.status == 2
     assert says in one_line(result.err)
     assert result.out == ""
+
+
+def test_without_a_word_it_says_what_there_is(proofstream_command: Any) -> None:
+    result = proofstream_command()
+    assert (result.status, result.err) == (0, "")
+    assert "Commands:" in result.out
+
+
+def test_the_wrong_file_is_refused_line_by_line(proofstream_command: Any, tmp_path: Path) -> None:
+    (tmp_path / "traces.jsonl").write_text('{"resourceSpans":[]}\n')
+    result = proofstream_command("run", "traces.jsonl")
+    assert result.status == 1
+    assert "line 1 refused: not an event: kinds begin with a capital letter, and this is 'resourceSpans'" in result.err
 
 
 def test_help_names_every_flag_of_every_plugin(proofstream_command: Any) -> None:
@@ -122,7 +138,7 @@ def test_a_signal_finishes_what_was_received(
     spans = spans_in(tmp_path / "out")
     (proof,) = [s for s in spans if s["name"] == "proof"]
     assert proof["status"]["code"] == 2
-    assert "signal" in proof["status"]["message"]
+    assert signal.Signals(number).name in proof["status"]["message"]
     assert json.loads((tmp_path / "r.jsonl").read_text().splitlines()[-1])["event"].keys() == {"SessionClosed"}
 
 
