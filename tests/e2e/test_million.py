@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,38 @@ LIMIT_KIB = 300 * 1000
 COPIES = 482
 
 
-def replay(command: Any, stream: Path) -> tuple[str, Counter[str]]:
+class Accepting(BaseHTTPRequestHandler):
+    """A collector that takes everything and keeps nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Accepting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def replay(command: Any, stream: Path, endpoint: str) -> tuple[str, Counter[str]]:
     """Replay with every plugin on; returns what was said and how many spans and events of each name there are."""
     said_to = command.folder / "said.txt"
     peak_kib = 0
-    with (
-        said_to.open("w") as stderr,
-        command.start(
-            "run", stream, "--otlp-file", "out", "--record", "proof.jsonl", stderr=stderr.fileno()
-        ) as process,
-    ):
+    words = ("run", stream, "--otlp-file", "out", "--otlp", endpoint, "--record", "proof.jsonl")
+    with said_to.open("w") as stderr, command.start(*words, stderr=stderr.fileno()) as process:
         while process.poll() is None:
             peak_kib = max(peak_kib, high_water_kib(process.pid))
             time.sleep(0.1)
@@ -64,13 +88,13 @@ def recorded(folder: Path) -> Counter[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_hundreds_of_proofs(proofstream_command: Any, tmp_path: Path) -> None:
+def test_hundreds_of_proofs(proofstream_command: Any, endpoint: str, tmp_path: Path) -> None:
     stream = tmp_path / "many.jsonl"
     text = SMOL.read_bytes()
     with stream.open("wb") as file:
         for _ in range(COPIES):
             file.write(text)
-    _, found = replay(proofstream_command, stream)
+    _, found = replay(proofstream_command, stream, endpoint)
     assert found["proof"] == COPIES
     assert found["layer"] == COPIES * 211
     assert found["proofstream.sumcheck.round"] == COPIES * 1230
@@ -83,7 +107,7 @@ def test_hundreds_of_proofs(proofstream_command: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_one_layer_of_a_million_rounds(proofstream_command: Any, tmp_path: Path) -> None:
+def test_one_layer_of_a_million_rounds(proofstream_command: Any, endpoint: str, tmp_path: Path) -> None:
     stream = tmp_path / "long.jsonl"
     start = ProofStart(model_name=None, backend="test", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
     layer = LayerStart(
@@ -109,7 +133,7 @@ def test_one_layer_of_a_million_rounds(proofstream_command: Any, tmp_path: Path)
             )
             file.write(encode_event(a_round) + b"\n")
         file.write(encode_event(complete) + b"\n")
-    said, found = replay(proofstream_command, stream)
+    said, found = replay(proofstream_command, stream, endpoint)
     assert found["proofstream.sumcheck.round"] == 512
     assert recorded(tmp_path)[b"SumcheckRound"] == 1_000_000
     assert "1000000" in said.replace(",", "").replace("\N{NARROW NO-BREAK SPACE}", "").replace(" ", "")
