@@ -10,6 +10,7 @@ reached, nothing more is written, because a proof with a hole in the middle repl
 
 from __future__ import annotations
 
+import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
@@ -91,7 +92,7 @@ class EnvelopeLogWriter:
     Attributes:
         path: The file.
         dropped: Envelopes that were not written because of `max_bytes`.
-        lost: Envelopes that were appended and are not in the file because writing failed.
+        lost: Envelopes that were appended and are not in the file because writing failed or the file was removed.
 
     Raises:
         LogError: The file cannot be made, there is one and `overwrite` is not set, or its name ends in `.zst` and the
@@ -108,6 +109,7 @@ class EnvelopeLogWriter:
         self._lines: list[bytes] = []
         self._buffered = 0
         self._written = 0
+        self._kept = 0
         self._failed = False
         self._is_empty = True
 
@@ -166,7 +168,7 @@ class EnvelopeLogWriter:
         A log that nothing was appended to leaves no file, or the one that was there.
 
         Raises:
-            LogError: It cannot be written.
+            LogError: It cannot be written, or the file was removed: all of it counts as lost then.
         """
         if self._file.closed:
             return
@@ -180,8 +182,12 @@ class EnvelopeLogWriter:
                 self.flush()
                 if not self._failed:
                     self._write(self._codec.end())
+                is_removed = os.fstat(self._file.fileno()).st_nlink == 0
         except OSError as error:
             raise _cannot_write(self.path, error) from error
+        if is_removed:
+            self.lost, self._kept = self.lost + self._kept, 0
+            raise LogError(f"{self.path} was removed while it was written")
 
     def _try_flush(self) -> LogError | None:
         if not self._lines:
@@ -190,6 +196,7 @@ class EnvelopeLogWriter:
         self._buffered = 0
         try:
             self._write(self._codec.block(b"".join(lines)))
+            self._kept += len(lines)
         except OSError as error:
             self.lost += len(lines)
             self._give_up()

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 import proofstream
 from proofstream.config import HostSettings
 from proofstream.contracts import Command, Option, OptionKind
+from proofstream.envelope_log import EnvelopeLogWriter, LogError
 from proofstream.errors import PluginError
 from proofstream.events import Log, LogLevel, ProofEvent, SessionClosed
 from proofstream.feeds import HostFeed
@@ -25,7 +27,7 @@ from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.host import Host
 from proofstream.loader import Selection, load
 from proofstream.session import Session
-from proofstream.testing import RecordingPlugin
+from proofstream.testing import RecordingPlugin, envelopes
 from proofstream.wire import Decoded, encode_event
 
 NOTE = Log(level=LogLevel.Warn, message="something")
@@ -371,3 +373,21 @@ def test_two_flows_that_bring_one_session_are_both_closed_and_both_counted(make_
     lost = host.bus.lost_at_intake["Log"]
     assert plugin.kinds.count("Log") + lost == 1000
     assert plugin.kinds.count("SessionClosed") == 2
+
+
+def test_a_log_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
+    writer = EnvelopeLogWriter(tmp_path / "log.jsonl")
+    writer.append(envelopes([NOTE]))
+    (tmp_path / "log.jsonl").unlink()
+    with pytest.raises(LogError, match="was removed while it was written"):
+        writer.close()
+    assert writer.lost == 3
+
+
+def test_a_log_whose_file_was_moved_is_not_lost(tmp_path: Path) -> None:
+    writer = EnvelopeLogWriter(tmp_path / "log.jsonl")
+    writer.append(envelopes([NOTE]))
+    (tmp_path / "log.jsonl").rename(tmp_path / "moved.jsonl")
+    writer.close()
+    assert writer.lost == 0
+    assert len((tmp_path / "moved.jsonl").read_text().splitlines()) == 3
