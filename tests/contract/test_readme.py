@@ -1,0 +1,48 @@
+"""What the README shows works as written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proofstream.hooks import Hooks
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+SESSION, PLUGIN = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_observing_ones_own_prover(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SESSION], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mlp on cpu: complete" in done.stderr
+    assert "1 of 1" in done.stderr
+
+
+def test_the_plugin_is_one() -> None:
+    names: dict[str, object] = {}
+    exec(compile(PLUGIN, "README.md", "exec"), names)
+    counter = names["Counter"]
+    assert isinstance(counter, type)
+    hooks = Hooks(counter(), "counter")
+    assert hooks.has("proofstream_consume")
+    assert hooks.has("proofstream_unconfigure")
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (Path(__file__).parents[2] / link).exists()
+
+
+def test_flags_exist() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proofstream", "run", "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    used = set(re.findall(r"proofstream run [^\n]*?(--[a-z-]+)", README))
+    assert used
+    assert {flag for flag in used if flag not in done.stdout} == set()
