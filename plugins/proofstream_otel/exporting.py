@@ -82,7 +82,7 @@ def _choose_writer(settings: Settings, context: PluginContext, tracer_provider: 
         return OwnedWriter(_sinks(settings, context))
     if isinstance(provider := trace.get_tracer_provider(), SdkTracerProvider):
         return BorrowedWriter(provider, context.identity)
-    if environment.has_endpoint():
+    if context.asked or environment.has_endpoint():
         return OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context))
     context.log.info("no OTLP endpoint, file or tracer provider is there: no traces are exported")
     return None

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import proofstream as ps
 from proofstream import ConfigError
-from proofstream.testing import InlineHost, envelopes
+from proofstream.testing import InlineHost, RecordingPlugin, envelopes
 from proofstream_otel import OtelPlugin
 
 EVERY_STREAM = ["serde-all-variants", "aborted-then-next", "ws-job-frames-lagged", "stark-without-proof"]
@@ -202,8 +202,19 @@ def test_the_global_provider_is_used_if_nothing_else_was_asked_for(
 
 
 def test_without_any_place_the_plugin_sits_the_run_out(kit: Any) -> None:
-    host = InlineHost(OtelPlugin())
+    host = InlineHost(OtelPlugin(), asked=False)
     assert host.plugin.proofstream_configure(context=host.context) is False
     assert host.feed(envelopes(kit.small_proof())) == []
     host.close()
     assert host.health() == {}
+
+
+def test_who_asks_for_it_and_says_no_place_means_the_default_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    asked, found = OtelPlugin(), OtelPlugin()
+    host = InlineHost(asked, asked=True)
+    try:
+        assert asked.proofstream_report_health() != {}
+    finally:
+        host.close(0.1)
+    assert found.proofstream_configure(InlineHost(RecordingPlugin(), asked=False).context) is False
