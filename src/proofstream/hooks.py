@@ -38,6 +38,11 @@ class Hooks:
         return hook in self._impls
 
     @property
+    def any(self) -> bool:
+        """Whether the plugin implements anything at all."""
+        return bool(self._impls)
+
+    @property
     def act(self) -> bool:
         """Whether there is anything to do on a lane; a plugin may only declare."""
         return self.has("proofstream_configure") or self.has("proofstream_consume")

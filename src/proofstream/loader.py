@@ -271,6 +271,8 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
 
 def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:
     cls = type(instance)
+    if isinstance(instance, type):
+        raise UsageError(f"{instance.__name__} is a class; a plugin is given as an instance of one or by its name")
     for point in points:
         if (point.module, point.attr) == (cls.__module__, cls.__qualname__):
             distribution, version = _origin(point)
@@ -279,6 +281,8 @@ def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRec
     else:
         record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")
     _adopt(record, instance)
+    if record.hooks is not None and not record.hooks.any:
+        raise UsageError(f"{record.name} is no plugin: it implements no hook")
     return record
 
 

@@ -19,7 +19,7 @@ import proofstream
 from proofstream.config import HostSettings
 from proofstream.contracts import Command, Option, OptionKind
 from proofstream.envelope_log import EnvelopeLogWriter, LogError
-from proofstream.errors import PluginError
+from proofstream.errors import PluginError, UsageError
 from proofstream.events import Log, LogLevel, ProofEvent, SessionClosed
 from proofstream.feeds import HostFeed
 from proofstream.health import PluginStatus
@@ -391,3 +391,18 @@ def test_a_log_whose_file_was_moved_is_not_lost(tmp_path: Path) -> None:
     writer.close()
     assert writer.lost == 0
     assert len((tmp_path / "moved.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([RecordingPlugin], "RecordingPlugin is a class; a plugin is given as an instance of one or by its name"),
+        ([object()], "object is no plugin: it implements no hook"),
+        ([None], "NoneType is no plugin: it implements no hook"),
+        ("otel", "plugins is 'otel'; it must be a list"),
+    ],
+)
+def test_what_is_no_plugin_is_refused_where_it_is_given(given: Any, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        proofstream.open_session(plugins=given)
+    assert str(caught.value) == why
