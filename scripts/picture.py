@@ -51,10 +51,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         live, report = frames(command, folder)
     console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(Text.from_ansi("$ proofstream demo"))
+    console.print(Text.from_ansi("$ scripts/demo"))
     console.print(Text.from_ansi(live))
     console.print(Text("\n  a moment later\n", style="dim italic"))
-    console.print(Text.from_ansi(report.partition("\n")[2]))
+    console.print(Text.from_ansi("info   Proof verified" + report.partition("Proof verified")[2]))
     svg = console.export_svg(title="proofstream demo")
     # The page that shows the picture must not fetch a font from elsewhere.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -56,7 +56,7 @@ class OtelPlugin:
                 metavar="DIR",
                 artefact=Artefact(
                     name="otlp",
-                    next_step="the trace as OTLP JSON lines, which a Collector's otlp_json_file receiver reads",
+                    next_step="the trace, as OTLP JSON lines for a Collector",
                 ),
             ),
         )

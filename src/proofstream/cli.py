@@ -139,7 +139,8 @@ class _App:
             return status
 
         params = [which, *_general_params(), *self._plugin_params()]
-        return click.Command(command.name, params=params, callback=callback, help=command.summary)
+        text = f"{command.summary.rstrip('.')}. The results are written into ./{command.artefacts_dir}."
+        return click.Command(command.name, params=params, callback=callback, help=text, short_help=text)
 
     def _artefacts(self, folder: Path, values: dict[str, Any]) -> list[tuple[Path, str]]:
         """Turn on every flag that keeps a result and was not given; returns where the results will be."""
