@@ -1,0 +1,227 @@
+"""Watches the devices: which there are, which are lost, when lost ones are looked for again. It knows no SDK.
+
+A device that is lost costs the others nothing: it is named in each sample as lost, without figures, until it answers
+again. Looking for it means to initialise the driver anew, so that is done ever less often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from proofstream import GpuReading, GpuTelemetry
+from proofstream_gpu.figures import Answer, Identity, NoAnswer, RawReading, lost_reading, to_reading
+from proofstream_gpu.nvml import DriverUnavailable, Found
+
+_MOST_RETRIES_APART = 60
+
+
+class Driver(Protocol):
+    """What the watch needs of a driver; see `Nvml`."""
+
+    unopened: list[str]
+
+    def open(self) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+    def discover(self) -> list[Found]: ...  # noqa: D102
+    def read(self, device: Found) -> RawReading: ...  # noqa: D102
+    def counts_xids(self, device_id: str) -> bool: ...  # noqa: D102
+    def take_xids(self) -> list[tuple[str, int]]: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A device that is watched."""
+
+    found: Found
+    is_lost: bool = False
+    xid_errors: int = 0
+    told: set[str] = field(default_factory=set[str])
+
+    @property
+    def identity(self) -> Identity:
+        return self.found.identity
+
+
+class Watch:
+    """The devices that are watched, from one thread; `counters` and `lost_readings` may be called from any.
+
+    Args:
+        driver: The driver.
+        devices: Numbers, UUIDs or beginnings of UUIDs of those to watch; empty for all.
+        retry_s: Seconds until lost devices are looked for again; doubled each time.
+        log: Where to say what a person should know.
+        clock: A monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        devices: Sequence[str] = (),
+        retry_s: float = 5.0,
+        log: logging.Logger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._driver = driver
+        self._wanted = tuple(devices)
+        self._least_retry_s = retry_s
+        self._retry_s = retry_s
+        self._retry_at = 0.0
+        self._log = log
+        self._clock = clock
+        self._devices: dict[str, _Watched] = {}
+        self._unopened: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self._changing = threading.Lock()
+
+    def open(self) -> None:
+        """Initialise the driver and find the devices.
+
+        Raises:
+            DriverUnavailable: There is no driver, no GPU, or none that is wanted.
+        """
+        self._driver.open()
+        try:
+            found = self._driver.discover()
+            self._take_stock(found)
+            if not self._devices:
+                raise DriverUnavailable(self._why_none(found))
+        except BaseException:
+            self._driver.close()
+            raise
+
+    def close(self) -> None:
+        """Shut the driver down."""
+        self._driver.close()
+
+    def counters(self) -> dict[str, int]:
+        """What was done, and what went wrong."""
+        with self._changing:
+            always = {"devices": len(self._devices), "samples": 0, "dropped_values": 0}
+            return always | dict(self._counts)
+
+    def lost_readings(self) -> list[GpuReading]:
+        """What to say of the devices while the driver does not return."""
+        with self._changing:
+            return [lost_reading(device.identity) for device in self._devices.values()]
+
+    def look_again(self) -> None:
+        """See whether there are devices that were not there before, such as new MIG instances."""
+        try:
+            self._take_stock(self._driver.discover())
+        except DriverUnavailable as error:
+            self._log.debug("%s", error)
+
+    def sample(self) -> GpuTelemetry:
+        """Ask every device for everything; what is lost is looked for again if it is time to."""
+        if self._clock() >= self._retry_at and any(device.is_lost for device in self._devices.values()):
+            self._start_anew()
+        self._count_xids()
+        readings = [self._read(device) for device in self._devices.values()]
+        if not any(device.is_lost for device in self._devices.values()):
+            self._retry_s = self._least_retry_s
+        self._count("samples")
+        return GpuTelemetry(devices=readings)
+
+    # Reading
+
+    def _read(self, device: _Watched) -> GpuReading:
+        if device.is_lost:
+            return lost_reading(device.identity)
+        mapped = to_reading(device.identity, self._driver.read(device.found), xid_errors=self._xids_of(device))
+        if mapped.is_lost:
+            self._lose(device)
+            return mapped.reading
+        self._count("dropped_values", len(mapped.dropped))
+        self._tell(device, "dropped", mapped.dropped, "answers what cannot be")
+        self._tell(
+            device, "denied", mapped.denied, "does not let us read (in a container it may need more capabilities)"
+        )
+        if "lost" in device.told:
+            device.told.discard("lost")
+            self._log.warning("%s answers again", device.identity.label)
+        return mapped.reading
+
+    def _tell(self, device: _Watched, what: str, fields: Sequence[str], how: str) -> None:
+        if fields and what not in device.told:
+            device.told.add(what)
+            self._log.info("%s %s: %s", device.identity.label, how, ", ".join(fields))
+
+    def _xids_of(self, device: _Watched) -> Answer:
+        if device.identity.parent_id is not None:
+            return NoAnswer.NOT_ASKED
+        return device.xid_errors if self._driver.counts_xids(device.identity.id) else NoAnswer.UNSUPPORTED
+
+    def _count_xids(self) -> None:
+        for device_id, number in self._driver.take_xids():
+            device = self._devices.get(device_id)
+            if device is not None:
+                device.xid_errors += 1
+                self._count("xid_errors")
+                self._log.warning("%s: critical error XID %d", device.identity.label, number)
+
+    # Losing and finding devices
+
+    def _lose(self, device: _Watched) -> None:
+        device.is_lost = True
+        self._retry_at = self._clock() + self._retry_s
+        if "lost" not in device.told:
+            device.told.add("lost")
+            self._count("devices_lost")
+            self._log.warning("%s is lost: it does not answer any more", device.identity.label)
+
+    def _start_anew(self) -> None:
+        self._retry_s = min(2 * self._retry_s, _MOST_RETRIES_APART * self._least_retry_s)
+        self._retry_at = self._clock() + self._retry_s
+        self._count("driver_restarts")
+        self._driver.close()
+        try:
+            self._driver.open()
+            self._take_stock(self._driver.discover())
+        except DriverUnavailable as error:
+            self._log.debug("%s", error)
+
+    def _take_stock(self, found: Sequence[Found]) -> None:
+        """Take over what was found. What is lost may have come back: reading it will tell."""
+        there = {one.identity.id: one for one in found if self._is_wanted(one.identity)}
+        with self._changing:
+            for device_id, one in there.items():
+                device = self._devices.setdefault(device_id, _Watched(one))
+                device.found, device.is_lost = one, False
+            for device_id in [i for i, d in self._devices.items() if self._is_gone(d, there)]:
+                del self._devices[device_id]
+        for device_id, device in self._devices.items():
+            if device_id not in there and not device.is_lost:
+                self._lose(device)
+        for reason in set(self._driver.unopened) - self._unopened:
+            self._log.warning("it cannot be watched: %s", reason)
+        self._unopened = set(self._driver.unopened)
+
+    def _is_gone(self, device: _Watched, there: dict[str, Any]) -> bool:
+        """Whether a MIG instance was taken away: its GPU is there, so it was not lost."""
+        return device.identity.id not in there and device.identity.parent_id in there
+
+    def _is_wanted(self, identity: Identity) -> bool:
+        if not self._wanted:
+            return True
+        names = (identity.id, identity.parent_id or "")
+        number = str(identity.index) if identity.parent_id is None else None
+        return any(want == number or any(name.startswith(want) for name in names) for want in self._wanted)
+
+    def _why_none(self, found: Sequence[Found]) -> str:
+        if found:
+            there = ", ".join(one.identity.label for one in found)
+            return f"gpu.devices: none of {', '.join(self._wanted)} is there; there is {there}"
+        if self._driver.unopened:
+            return f"no GPU can be watched: {'; '.join(self._driver.unopened)}"
+        return "the NVIDIA driver knows of no GPU"
+
+    def _count(self, name: str, by: int = 1) -> None:
+        with self._changing:
+            self._counts[name] += by
