@@ -12,7 +12,7 @@ What a plugin may rely on:
 3. Envelopes arrive in increasing ``seq``; a batch is of one session. What a plugin returns from consume is published
    in that session, after what caused it.
 4. A plugin never receives an event that descends from one of its own.
-5. There is no order among plugins. Who needs another's output consumes its events.
+5. There is no order among plugins. One that needs another's output consumes its events.
 6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
    anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
