@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SessionFeed
-from proofstream.events import PluginHealth, SessionClosed
+from proofstream.events import GpuTelemetry, PluginHealth, SessionClosed
 from proofstream.sources.lines import Item
 from proofstream.wire import Decoded, Refusal
 
@@ -27,7 +27,7 @@ class SessionRouter:
 
     Bare lines belong to the flow's own session. Envelopes belong to the session that they name, which is opened when it
     first appears and closed with the flow. In a flow of envelopes a bare line belongs to the session before it, and
-    takes its time.
+    takes its time. Telemetry of the machine that belongs to no session goes with the session around it.
 
     Args:
         feed: The host.
@@ -66,9 +66,17 @@ class SessionRouter:
         """Take what the next line came to; it is delivered with the next `flush`, if not before."""
         if isinstance(item, Refusal):
             self._refuse(item)
-        elif not isinstance(item.event, PluginHealth):
+        elif not isinstance(item.event, PluginHealth) and not self._is_of_no_session(item):
             # The health of plugins in another run says nothing about this one.
             self._take_event(item)
+
+    def _is_of_no_session(self, item: Decoded) -> bool:
+        """Whether it is the machine's telemetry from before any session."""
+        return self._is_of_the_machine(item) and self._current is None
+
+    def _is_of_the_machine(self, item: Decoded) -> bool:
+        """Whether it is telemetry that was taken while there was no session, or several: it has an id, but no session."""
+        return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
 
     def flush(self) -> None:
         """Deliver what was taken."""
@@ -125,6 +133,8 @@ class SessionRouter:
             session.refuse(refused)
 
     def _session_of(self, item: Decoded) -> SessionFeed:
+        if self._current is not None and self._is_of_the_machine(item):
+            return self._current
         if item.session_id is not None:
             return self._recorded_session(item.session_id, item.time_unix_nano)
         if self._own is None and self._current is not None:

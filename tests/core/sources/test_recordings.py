@@ -10,7 +10,16 @@ import pytest
 
 from proofstream.envelope_log import EnvelopeLogWriter
 from proofstream.envelopes import HOST, PRODUCER, Envelope
-from proofstream.events import Log, LogLevel, PluginHealth, ProofEvent, SessionClosed, SessionOpened
+from proofstream.events import (
+    GpuReading,
+    GpuTelemetry,
+    Log,
+    LogLevel,
+    PluginHealth,
+    ProofEvent,
+    SessionClosed,
+    SessionOpened,
+)
 from proofstream.intervals import Closed, Interval
 from proofstream.timelines import Timelines
 from proofstream.wire import Decoded, encode_envelope, encode_event
@@ -166,6 +175,38 @@ def test_recorded_health_of_plugins_is_passed_over(tmp_path: Path, replay: Any) 
     )
     lines = as_envelopes([host_event(health), host_event(Log(level=LogLevel.Info, message="x"))], "s")
     assert replay(write(tmp_path / "r.jsonl", lines)).only.kinds == ["Log"]
+
+
+def telemetry(session_id: str, seconds: float) -> Envelope:
+    event = GpuTelemetry(devices=[GpuReading(id="GPU-1", state="ok")])
+    return Envelope(
+        seq=0,
+        time_unix_nano=BEGIN + round(seconds * 1e9),
+        session_id=session_id,
+        origin="gpu",
+        event=event,
+        raw=encode_event(event),
+    )
+
+
+def test_telemetry_of_no_session_goes_with_the_one_around_it(tmp_path: Path, replay: Any) -> None:
+    lines = [
+        telemetry("host-1", 0),
+        log("a0", "a", 1),
+        telemetry("host-1", 2),
+        log("b0", "b", 3),
+        telemetry("a", 4),
+        telemetry("host-1", 5),
+        closing("a", 6),
+        closing("b", 7),
+        telemetry("host-1", 8),
+    ]
+    feed = replay(write(tmp_path / "r.jsonl", lines))
+    a, b = feed.sessions
+    assert a.kinds == ["Log", "GpuTelemetry", "GpuTelemetry", "GpuTelemetry", "SessionClosed"]
+    assert a.times == [BEGIN + seconds * 10**9 for seconds in (1, 2, 4, 5, 6)]
+    assert b.kinds == ["Log", "SessionClosed", "GpuTelemetry"]
+    assert [session.closed for session in feed.sessions] == [[("ended", None)]] * 2
 
 
 def test_a_bare_line_among_envelopes_belongs_to_the_one_before(tmp_path: Path, replay: Any) -> None:
