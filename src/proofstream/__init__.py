@@ -6,6 +6,8 @@ msgspec and pluggy, nothing else.
 
 from __future__ import annotations
 
+import logging
+
 from proofstream.builders import (
     activation,
     activation_stats,
@@ -77,6 +79,9 @@ from proofstream.session import Session, current_session
 from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
+
+# What the library logs is shown where the application asks for it, and nowhere else.
+logging.getLogger("proofstream").addHandler(logging.NullHandler())
 
 __all__ = [
     "HOOK_API",

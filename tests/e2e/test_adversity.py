@@ -218,3 +218,16 @@ def wait_for_count(path: Path, text: str, count: int) -> None:
     while not path.exists() or path.read_text().count(text) < count:
         assert time.monotonic() < deadline, f"{count} {text} never came to {path.name}"
         time.sleep(0.05)
+
+
+def test_the_library_says_nothing_unless_the_application_listens(tmp_path: Path) -> None:
+    (tmp_path / "prover.py").write_text(
+        "import proofstream\n"
+        "with proofstream.open_session(plugins=[]) as session:\n"
+        "    session.emit_if(lambda: 1 / 0)\n"
+        "    session.emit(None)\n"
+        "    assert session.flush(5.0)\n"
+        "    assert session.refused\n"
+    )
+    done = subprocess.run([sys.executable, "prover.py"], cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
