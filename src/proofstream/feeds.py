@@ -77,6 +77,10 @@ class HostSessionFeed:
         last = next(telling, None)
         if last is not None:
             self._session.closing_sent = isinstance(last.event, SessionClosed)
+        if not self._feed.host.live:
+            # A plugin that is at work derives its events anew; those of one that is not here can only be replayed.
+            at_work = self._feed.host.active
+            chunk = [decoded for decoded in chunk if decoded.origin not in at_work]
         if self._feed.waits:
             self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
         else:

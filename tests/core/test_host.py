@@ -500,6 +500,26 @@ def test_a_stalled_lane_holds_nobody(make_host: MakeHost, caplog: pytest.LogCapt
     assert "stalled" in [e.status for e in healths]
 
 
+def test_a_lane_says_how_far_behind_it_is(make_host: MakeHost) -> None:
+    stuck = Slow("stuck")
+    host = make_host(stuck)
+    assert host.flush(10.0)
+    lane = host.lanes[0]
+    assert lane.lag_s == 0.0
+    stuck.gate.clear()
+    session = host.new_session(source="test")
+    began = time.monotonic()
+    session.emit(note("first"))
+    wait_for(lambda: lane.lag_s > 0.2)
+    assert lane.lag_s <= time.monotonic() - began
+    session.emit(note("second"))
+    wait_for(lambda: lane.depth > 0)
+    assert lane.lag_s > 0.2  # the first one is not done with
+    stuck.gate.set()
+    assert host.flush(10.0)
+    assert lane.health().lag_s == 0.0
+
+
 def test_the_end_of_a_file_waits_for_a_slow_plugin_as_long_as_it_gets_on(make_host: MakeHost) -> None:
     slow = Slow("slow", batch_s=0.3)
     host = make_host(slow, progress_timeout_s=2.0, close_timeout_s=0.5)
@@ -590,6 +610,25 @@ def test_a_session_that_is_lost_on_replay_closes_at_its_last_event(make_host: Ma
     session.close("lost", "the recording ends here")
     assert host.flush(10.0)
     assert [e.time_unix_nano for e in plugin.envelopes if e.kind != "PluginHealth"] == [1000, 5000, 5000]
+
+
+def test_a_replay_leaves_out_what_a_plugin_at_work_says_again(make_host: MakeHost) -> None:
+    deriving, watcher = Deriving("deriving"), RecordingPlugin("watcher")
+    host = make_host(deriving, watcher, live=False)
+    session = HostFeed(host, waits=True, tell=print).open_session(source="file", time_source="envelope")
+    said = note("said")
+    session.deliver(
+        [
+            Decoded(event=said, raw=encode_event(said)),
+            Decoded(event=said, raw=encode_event(said), origin="deriving"),
+            Decoded(event=said, raw=encode_event(said), origin="elsewhere"),
+        ]
+    )
+    assert host.flush(10.0)
+    origins = [e.origin for e in watcher.envelopes if e.kind == "Log"]
+    assert sorted(origins) == ["deriving", "deriving", "deriving", "elsewhere", "producer"]
+    # Those of the plugin at work are its new ones: of the opening, and of both others.
+    assert all(e.lineage for e in watcher.envelopes if e.origin == "deriving")
 
 
 def test_capture_runs_on_the_producers_thread_and_comes_back(make_host: MakeHost) -> None:
