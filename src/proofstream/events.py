@@ -485,6 +485,7 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
         delivered: Events handed to the plugin so far.
         dropped: Events the lane could not hold, by kind.
         counters: What the plugin itself reports.
+        lag_s: For how long the first event that the plugin is not done with has been in the lane.
     """
 
     plugin: str
@@ -494,6 +495,7 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
     delivered: U64
     dropped: dict[str, U64]
     counters: dict[str, U64]
+    lag_s: float
 
 
 class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):

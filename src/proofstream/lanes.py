@@ -72,6 +72,8 @@ class Lane:
         self._wake_bus = wake_bus
         self._queue: deque[Envelope] = deque()
         self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
+        self._queued = 0
+        self._arrivals: deque[tuple[int, float]] = deque()
         self._wakeup = Wakeup()
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
@@ -126,6 +128,8 @@ class Lane:
             if self._gaps:
                 self._close_gaps()
             queue.append(envelope)
+            self._queued += 1
+        self._note_arrival()
         self._wakeup.set()
 
     def check_stalled(self, now: float) -> None:
@@ -155,7 +159,24 @@ class Lane:
             delivered=self.delivered,
             dropped=dict(self.dropped),
             counters=dict(self.counters),
+            lag_s=self.lag_s,
         )
+
+    @property
+    def lag_s(self) -> float:
+        """For how long the first envelope that the plugin is not done with has been here; 0 if there is none."""
+        if not self.is_listening:
+            return 0.0
+        since = next((at for queued, at in tuple(self._arrivals) if queued > self.delivered), None)
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _note_arrival(self) -> None:
+        """Remember when the queue grew; forget the times of what was delivered."""
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][0] <= self.delivered:
+            arrivals.popleft()
+        if self._queued > (arrivals[-1][0] if arrivals else self.delivered):
+            arrivals.append((self._queued, time.monotonic()))
 
     def _drop(self, envelope: Envelope) -> None:
         kind = envelope.kind
@@ -170,6 +191,7 @@ class Lane:
         """Put an EventsLost where events are missing, under the number of the last one that is."""
         for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
             self._queue.append(lost_envelope(last, where=f"lane:{self.name}", counts=counts))
+            self._queued += 1
         self._gaps.clear()
 
     # On the lane's own thread

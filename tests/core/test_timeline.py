@@ -490,7 +490,7 @@ class TestSessions:
         teller.tell(session_opened(), proof_start(), session_closed())
         lost = ev.EventsLost(where="lane:otel", counts={"Log": 1})
         health = ev.PluginHealth(
-            plugin="otel", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={}
+            plugin="otel", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={}, lag_s=0.0
         )
         trace = ev.TraceStarted(proof=0, trace_id="0" * 32, span_id="0" * 16, sampled=True)
         teller.tell(log(), lost, health, trace, session_closed(), ev.ProofAborted(reason="late"))
@@ -501,7 +501,7 @@ class TestSessions:
 
     def test_what_only_the_host_says_makes_no_session(self, teller: Teller) -> None:
         health = ev.PluginHealth(
-            plugin="otel", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={}
+            plugin="otel", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={}, lag_s=0.0
         )
         teller.tell(health, session_id="host")
 

@@ -171,7 +171,14 @@ def test_thousands_of_ended_sessions_are_closed_on_the_way(tmp_path: Path, repla
 
 def test_recorded_health_of_plugins_is_passed_over(tmp_path: Path, replay: Any) -> None:
     health = PluginHealth(
-        plugin="otel", status="failed", reason="x", depth=0, delivered=0, dropped={}, counters={"lost_spans": 3}
+        plugin="otel",
+        status="failed",
+        reason="x",
+        depth=0,
+        delivered=0,
+        dropped={},
+        counters={"lost_spans": 3},
+        lag_s=0.0,
     )
     lines = as_envelopes([host_event(health), host_event(Log(level=LogLevel.Info, message="x"))], "s")
     assert replay(write(tmp_path / "r.jsonl", lines)).only.kinds == ["Log"]

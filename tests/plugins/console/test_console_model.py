@@ -222,6 +222,7 @@ def health(status: str, *, dropped: int = 0, lost: int = 0, plugin: str = "otel"
         delivered=1,
         dropped={"Log": dropped} if dropped else {},
         counters={"lost_spans": lost, "exports": 3},
+        lag_s=0.0,
     )
 
 

@@ -138,7 +138,7 @@ def test_live_view_says_when_nothing_is_heard() -> None:
 def test_live_view_fits_whatever_the_terminal(width: int, height: int) -> None:
     layers = [layer_start(index, gpu=index) for index in range(40)]
     trouble = PluginHealth(
-        plugin="otel", status="failed", reason="x" * 300, depth=0, delivered=0, dropped={}, counters={}
+        plugin="otel", status="failed", reason="x" * 300, depth=0, delivered=0, dropped={}, counters={}, lag_s=0.0
     )
     model = fed(proof_start("m" * 200, num_layers=40), *layers, trouble)
     lines = view_of(model, width=width, height=height)
@@ -305,6 +305,7 @@ def hostile_events() -> list[ProofEvent]:
             delivered=0,
             dropped={HOSTILE: 1},
             counters={f"lost_{HOSTILE}": 1},
+            lag_s=0.0,
         ),
         EventsLost(where=HOSTILE, counts={HOSTILE: 1}),
         layer_start(1),

@@ -261,7 +261,9 @@ def test_lost_events_and_refused_lines_are_counted_on_the_session(kit: Any, tmp_
 def test_what_plugins_say_about_a_session_that_has_ended_begins_no_other_one(kit: Any, tmp_path: Path) -> None:
     items = envelopes(kit.small_proof())
     late = msgspec.structs.replace(items[-1], event=ps.UnknownEvent(kind="Summary"), raw=b"{}", origin="other")
-    health = ps.PluginHealth(plugin="otel", status="ready", reason=None, depth=0, delivered=1, dropped={}, counters={})
+    health = ps.PluginHealth(
+        plugin="otel", status="ready", reason=None, depth=0, delivered=1, dropped={}, counters={}, lag_s=0.0
+    )
     spans = export(kit, tmp_path, [*items, late, msgspec.structs.replace(late, event=health, origin="host")])
     assert sorted(spans) == ["layer MatMul", "proof", "session"]
     assert len(kit.read_file(tmp_path / "traces.jsonl")) == 3

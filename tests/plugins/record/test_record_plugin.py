@@ -60,7 +60,9 @@ def test_everything_is_recorded_as_it_was(suffix: str, tmp_path: Path) -> None:
 
 
 def test_the_health_of_plugins_is_not_recorded(tmp_path: Path) -> None:
-    health = PluginHealth(plugin="x", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={})
+    health = PluginHealth(
+        plugin="x", status="ready", reason=None, depth=0, delivered=0, dropped={}, counters={}, lag_s=0.0
+    )
     host = host_for(tmp_path / "r.jsonl")
     host.feed(envelopes([health, Log(level=LogLevel.Info, message="x"), health]))
     host.close()
