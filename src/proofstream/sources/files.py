@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
+from proofstream.sources.arrivals import Arrivals
 from proofstream.sources.compression import CutShort, blocks
 from proofstream.sources.lines import Item, LineReader
 from proofstream.sources.pacing import Pacer, StopFlag
 from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.sources.routing import SessionRouter
-from proofstream.sources.streams import deliver_stream
+from proofstream.sources.streams import StreamSettings, deliver_stream
 from proofstream.wire import Decoded, LineDecoder
 
 
@@ -64,14 +65,10 @@ class FileSource:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._replay(feed, file)
             else:
-                reader = LineReader(self._decoder, self._max_line_bytes)
-                deliver_stream(
-                    file.fileno(),
-                    name=str(self._path),
-                    feed=feed,
-                    reader=reader,
-                    stopped=lambda: self._stopped(feed),
+                settings = StreamSettings(
+                    name=str(self._path), decoder=self._decoder, max_line_bytes=self._max_line_bytes
                 )
+                deliver_stream(Arrivals(file.fileno()), settings, feed, stopped=lambda: self._stopped(feed))
 
     def _stopped(self, feed: Feed) -> bool:
         return bool(self._stop) or feed.stopping

@@ -135,6 +135,7 @@ def scan(
     *,
     max_line_bytes: int,
     mtime_ns: int,
+    last_line: bool = True,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Scan | None:
     """Read a file's content once, to know how long its events took.
@@ -144,6 +145,7 @@ def scan(
         decoder: Reads one line.
         max_line_bytes: The longest line that is read.
         mtime_ns: When the file was last written, in nanoseconds since the epoch.
+        last_line: Whether a last line without an ending counts; more of it may come otherwise.
         stopped: Asked now and then whether to give up; what is found is then of no use.
 
     Returns:
@@ -157,7 +159,8 @@ def scan(
                 return None
     except CutShort:
         pass
-    first_pass.finish()
+    if last_line:
+        first_pass.finish()
     if first_pass.has_times:
         return None
     ends = max(0, mtime_ns)
@@ -212,17 +215,21 @@ class Reconstruction:
         self._found = found
         self._layout = Layout()
 
+    def time_of(self, decoded: Decoded) -> int:
+        """The time of the next bare line."""
+        time = self._found.begins_unix_nano + self._layout.place(decoded)
+        # Nothing happened before the epoch, and nothing after the file was last written.
+        return max(0, min(time, self._found.ends_unix_nano))
+
     def timed(self, decoded: Decoded) -> Decoded:
         """The event with its time; one that has a time of its own keeps it."""
         if decoded.time_unix_nano is not None:
             return decoded
-        time = self._found.begins_unix_nano + self._layout.place(decoded)
         return Decoded(
             event=decoded.event,
             raw=decoded.raw,
             job_id=decoded.job_id,
-            # Nothing happened before the epoch, and nothing after the file was last written.
-            time_unix_nano=max(0, min(time, self._found.ends_unix_nano)),
+            time_unix_nano=self.time_of(decoded),
             session_id=decoded.session_id,
             origin=decoded.origin,
             traceparent=decoded.traceparent,

@@ -62,20 +62,26 @@ class SessionRouter:
         self._last_time: int | None = None
         self._chunk: list[Decoded] = []
 
-    def take(self, item: Item) -> None:
-        """Take what the next line came to; it is delivered with the next `flush`, if not before."""
+    def take(self, item: Item, *, at: int | None = None) -> None:
+        """Take what the next line came to; it is delivered with the next `flush`, if not before.
+
+        Args:
+            item: What it came to.
+            at: The time of a line that has none of its own, in nanoseconds since the epoch; when the host gets it by
+                default.
+        """
         if isinstance(item, Refusal):
-            self._refuse(item)
+            self._refuse(item, at)
         elif not isinstance(item.event, PluginHealth) and not self._is_of_no_session(item):
             # The health of plugins in another run says nothing about this one.
-            self._take_event(item)
+            self._take_event(item, at)
 
     def _is_of_no_session(self, item: Decoded) -> bool:
         """Whether it is the machine's telemetry from before any session."""
         return self._is_of_the_machine(item) and self._current is None
 
     def _is_of_the_machine(self, item: Decoded) -> bool:
-        """Whether it is telemetry that was taken while there was no session, or several: it has an id, but no session."""
+        """Whether it is telemetry that was taken while there was no session or several: it has an id without one."""
         return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
 
     def flush(self) -> None:
@@ -101,24 +107,26 @@ class SessionRouter:
         if self._own is not None:
             self._own.close(outcome, reason)
 
-    def _refuse(self, refused: Refusal) -> None:
+    def _refuse(self, refused: Refusal, at: int | None) -> None:
         if self._current is None and len(self._held) < self._may_hold:
             self._held.append(refused)
             return
         self.flush()
         if self._current is None:
-            self._turn_to(self._own_session())
+            self._turn_to(self._own_session(at=at))
         assert self._current is not None
         self._current.refuse(refused)
 
-    def _take_event(self, item: Decoded) -> None:
-        session = self._session_of(item)
+    def _take_event(self, item: Decoded, at: int | None) -> None:
+        session = self._session_of(item, at)
         if session is not self._current:
             self._turn_to(session)
         if item.time_unix_nano is not None:
             self._last_time = item.time_unix_nano
         elif self._last_time is not None and (session is not self._own or self._own_has_times):
             item = _at(item, self._last_time)
+        elif at is not None:
+            item = _at(item, at)
         self._chunk.append(item)
         if isinstance(item.event, SessionClosed) and item.session_id in self._recorded:
             self._end(item.session_id)
@@ -132,16 +140,16 @@ class SessionRouter:
         for refused in held:
             session.refuse(refused)
 
-    def _session_of(self, item: Decoded) -> SessionFeed:
+    def _session_of(self, item: Decoded, at: int | None) -> SessionFeed:
         if self._current is not None and self._is_of_the_machine(item):
             return self._current
         if item.session_id is not None:
             return self._recorded_session(item.session_id, item.time_unix_nano)
         if self._own is None and self._current is not None:
             return self._current
-        return self._own_session(item.time_unix_nano)
+        return self._own_session(item.time_unix_nano, at=at)
 
-    def _own_session(self, first_time: int | None = None) -> SessionFeed:
+    def _own_session(self, first_time: int | None = None, *, at: int | None = None) -> SessionFeed:
         if self._own is None:
             self.flush()
             self._own_has_times = first_time is not None and self._time_source == "arrival"
@@ -149,7 +157,7 @@ class SessionRouter:
                 source=self._source,
                 time_source="envelope" if self._own_has_times else self._time_source,
                 session_id=self._session_id,
-                opened_at=first_time if self._own_has_times else self._opened_at,
+                opened_at=first_time if self._own_has_times else (self._opened_at if at is None else at),
             )
         return self._own
 

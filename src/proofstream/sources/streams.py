@@ -2,63 +2,112 @@
 
 from __future__ import annotations
 
-import os
-import select
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
+from proofstream.sources.arrivals import Arrivals, Block
 from proofstream.sources.lines import LineReader
 from proofstream.sources.pacing import StopFlag
+from proofstream.sources.prior import Prior
+from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.wire import LineDecoder
 
-_READ_BYTES = 64 * 1024
 _LOOK_UP_S = 0.2
 
 
-def deliver_stream(descriptor: int, *, name: str, feed: Feed, reader: LineReader, stopped: Callable[[], bool]) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamSettings:
+    """How a stream is read.
+
+    Attributes:
+        name: What it is called before a person.
+        decoder: Reads one line.
+        max_line_bytes: The longest line that is read.
+    """
+
+    name: str
+    decoder: LineDecoder
+    max_line_bytes: int
+
+
+def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, stopped: Callable[[], bool]) -> None:
     """Deliver what comes, as it comes, until the writer goes.
 
     Args:
-        descriptor: What is read. It is not closed.
-        name: What it is called before a person.
+        arrivals: What is read; it is stopped at the end.
+        settings: How.
         feed: The host.
-        reader: Reads the lines.
         stopped: Asked five times a second whether to stop.
 
     Raises:
         SourceError: It cannot be read.
     """
-    router = SessionRouter(feed, source=name, time_source="arrival")
-    while not stopped():
-        try:
-            ready, _, _ = select.select([descriptor], [], [], _LOOK_UP_S)
-            if not ready:
-                continue
-            data = os.read(descriptor, _READ_BYTES)
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            router.close("lost", error.strerror)
-            raise SourceError(f"cannot read {name}: {error.strerror}") from error
-        items = reader.feed(data) if data else reader.finish()
-        for item in items:
-            router.take(item)
-        router.flush()
-        if not data:
-            router.close("ended")
+    router = SessionRouter(feed, source=settings.name, time_source="arrival")
+    try:
+        if not _deliver_all(arrivals, settings, router, stopped):
+            router.close("interrupted")
             return
-    router.close("interrupted")
+    finally:
+        arrivals.stop()
+        arrivals.join()
+    if arrivals.error is not None:
+        router.close("lost", arrivals.error.strerror)
+        raise SourceError(f"cannot read {settings.name}: {arrivals.error.strerror}") from arrivals.error
+    router.close("ended")
+
+
+def _deliver_all(
+    arrivals: Arrivals, settings: StreamSettings, router: SessionRouter, stopped: Callable[[], bool]
+) -> bool:
+    """Whether that was all, so that nobody has told it to stop before."""
+    reader = LineReader(settings.decoder, settings.max_line_bytes)
+    time_unix_nano: int | None = None
+    while not stopped():
+        block = arrivals.next(_LOOK_UP_S)
+        if block is not None:
+            time_unix_nano = block.time_unix_nano
+            _deliver(block, reader, _prior(block, settings), router)
+        elif arrivals.has_ended:
+            for item in reader.finish():
+                router.take(item, at=time_unix_nano)
+            return True
+    return False
+
+
+def _prior(block: Block, settings: StreamSettings) -> Prior | None:
+    if not block.was_waiting:
+        return None
+    found = scan(
+        [block.data],
+        settings.decoder,
+        max_line_bytes=settings.max_line_bytes,
+        mtime_ns=block.time_unix_nano,
+        last_line=False,
+    )
+    return None if found is None else Prior(found)
+
+
+def _deliver(block: Block, reader: LineReader, prior: Prior | None, router: SessionRouter) -> None:
+    for item in reader.feed(block.data):
+        if prior is None:
+            router.take(item, at=block.time_unix_nano)
+        else:
+            prior.take(item, router)
+    if prior is not None:
+        prior.finish(router)
+    router.flush()
 
 
 class StdinSource:
-    """Reads standard input."""
+    """Reads standard input from the moment that this is made: plugins take longer to get ready than a layer may."""
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> None:
-        self._descriptor = descriptor
-        self._reader = LineReader(decoder, request.max_line_bytes)
+        self._settings = StreamSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
         self._stop = StopFlag()
+        self._arrivals = Arrivals(descriptor)
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -70,10 +119,4 @@ class StdinSource:
         Raises:
             SourceError: It cannot be read.
         """
-        deliver_stream(
-            self._descriptor,
-            name="standard input",
-            feed=feed,
-            reader=self._reader,
-            stopped=lambda: bool(self._stop) or feed.stopping,
-        )
+        deliver_stream(self._arrivals, self._settings, feed, stopped=lambda: bool(self._stop) or feed.stopping)

@@ -1,0 +1,200 @@
+"""Standard input: read from the moment it is opened, each line stamped when it came; what was there before is said."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream.catalog import Catalog
+from proofstream.contracts import SourceRequest
+from proofstream.errors import SourceError
+from proofstream.sources import arrivals
+from proofstream.sources.arrivals import Arrivals
+from proofstream.sources.streams import StdinSource
+from proofstream.wire import LineDecoder
+
+WIRE = Path(__file__).parents[2] / "data" / "wire"
+SMOLLM = WIRE / "smollm2-135m-cpu.jsonl"
+NS_PER_MS = 1_000_000
+LAYER_START = (
+    b'{"LayerStart":{"layer_idx":%d,"kind":"MatMul","input_shape":[1,1],"output_shape":[1,1],"trace_cost":1,'
+    b'"claim_value_approx":0.5,"gpu_device":null}}\n'
+)
+LAYER_END = (
+    b'{"LayerEnd":{"layer_idx":%d,"kind":"Sumcheck","final_claim_value_approx":0.5,'
+    b'"duration_ms":400,"rounds_completed":0}}\n'
+)
+RECORDED = b'{"v":1,"time_unix_nano":7,"session_id":"far","event":{"Log":{"level":"Info","message":"x"}}}\n'
+
+
+class Pipe:
+    """A pipe with both ends open."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+        self._open = {self.reading, self.writing}
+
+    def write(self, data: bytes) -> None:
+        os.write(self.writing, data)
+
+    def fill(self) -> int:
+        """Write until it takes no more for half a second; returns how many bytes it took."""
+        os.set_blocking(self.writing, False)
+        line, taken, refused = LAYER_START % 1, 0, 0
+        while refused < 50:
+            try:
+                taken += os.write(self.writing, line)
+                refused = 0
+            except BlockingIOError:
+                refused += 1
+                time.sleep(0.01)
+        return taken
+
+    def end(self) -> None:
+        """Close the writing end."""
+        self._close(self.writing)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._close(self.reading)
+        self._close(self.writing)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    made.close()
+
+
+def stdin(pipe: Pipe) -> StdinSource:
+    return StdinSource(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=pipe.reading)
+
+
+def host_logs(session: Any) -> list[str]:
+    return [item.event.message for item in session.decoded if item.origin == "host"]
+
+
+def test_lines_are_stamped_when_they_come_however_long_plugins_take_to_get_ready(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    pipe.write(LAYER_START % 0)
+    time.sleep(0.3)
+    pipe.write(LAYER_END % 0)
+    time.sleep(0.3)
+    ready = time.time_ns()
+    pipe.end()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    began, ended = session.times
+    assert ended - began >= 290 * NS_PER_MS
+    assert ended < ready
+    assert (session.time_source, session.opened_at) == ("arrival", began)
+    assert host_logs(session) == []
+
+
+def test_what_was_there_before_is_laid_out_and_that_is_said_once(pipe: Pipe, start: Any, eventually: Any) -> None:
+    before = [b"no json\n", LAYER_START % 0, LAYER_END % 0, LAYER_START % 1, b'{"LayerEnd":']
+    pipe.write(b"".join(before))
+    earliest = time.time_ns()
+    source = stdin(pipe)
+    latest = time.time_ns()
+    running = start(source)
+    eventually(lambda: running.feed.delivered == 4)
+    time.sleep(0.2)
+    pipe.write((LAYER_END % 1).removeprefix(b'{"LayerEnd":') + b'{"Log":{"level":"Info","message":"no line ending"}}')
+    pipe.end()
+    running.join()
+    session = running.feed.only
+    assert session.kinds == ["LayerStart", "LayerEnd", "LayerStart", "Log", "LayerEnd", "Log"]
+    said = "3 lines were there before reading began; their times are not known but laid out from reported durations"
+    assert host_logs(session) == [said]
+    first, *times = session.times
+    assert session.opened_at == first
+    assert times[:3] == [first + 400 * NS_PER_MS] * 3
+    assert earliest - NS_PER_MS <= times[0] <= latest + NS_PER_MS
+    assert times[3] == times[4] >= latest + 190 * NS_PER_MS
+    assert [refused.line for refused in session.refusals] == [1]
+
+
+def test_a_recording_in_a_pipe_keeps_its_times(pipe: Pipe, start: Any) -> None:
+    pipe.write(RECORDED + b'{"Log":{"level":"Info","message":"bare"}}\n')
+    source = stdin(pipe)
+    pipe.end()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert (session.session_id, session.recorded, session.times) == ("far", True, [7, 7])
+    assert host_logs(session) == []
+
+
+def test_times_of_envelopes_without_a_session_are_their_own(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    pipe.write(b'{"v":1,"time_unix_nano":7,"event":{"Log":{"level":"Info","message":"x"}}}\n')
+    pipe.end()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert (session.time_source, session.opened_at, session.times) == ("envelope", 7, [7])
+
+
+def test_what_is_read_ahead_is_bounded_and_the_writer_held_back(
+    pipe: Pipe, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "BUFFER_BYTES", 100_000)
+    source = stdin(pipe)
+    taken = pipe.fill()
+    assert 100_000 <= taken <= 100_000 + 65_536 + 2**20
+    pipe.end()
+    running = start(source)
+    running.join()
+    line = len(LAYER_START % 1)
+    assert len(running.feed.only.decoded) == taken // line
+    assert len(running.feed.only.refusals) == (1 if taken % line else 0)
+
+
+def test_a_reader_whose_buffer_is_full_stops_when_told(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "BUFFER_BYTES", 1000)
+    reading = Arrivals(pipe.reading)
+    pipe.fill()
+    reading.stop()
+    reading.join()
+    assert not [thread for thread in threading.enumerate() if thread.name == "proofstream-stream"]
+
+
+def test_stdin_delivers_at_once_and_ends_with_its_writer(pipe: Pipe, start: Any, eventually: Any) -> None:
+    running = start(stdin(pipe))
+    lines = SMOLLM.read_bytes().splitlines(keepends=True)
+    pipe.write(lines[0])
+    eventually(lambda: running.feed.delivered == 1)
+    pipe.write(b"".join(lines[1:40]) + lines[40].strip())
+    eventually(lambda: running.feed.delivered == 40)
+    pipe.end()
+    running.join()
+    assert running.feed.delivered == 41
+    assert running.feed.only.closed == [("ended", None)]
+
+
+def test_silent_stdin_stops_within_a_second(pipe: Pipe, start: Any) -> None:
+    running = start(stdin(pipe))
+    assert running.stop() < 1
+    assert running.feed.only.closed == [("interrupted", None)]
+
+
+def test_a_closed_standard_input_is_one_clear_line(pipe: Pipe, start: Any) -> None:
+    pipe.close()
+    running = start(stdin(pipe))
+    with pytest.raises(SourceError, match="cannot read standard input: Bad file descriptor"):
+        running.join()
+    assert running.feed.only.closed == [("lost", "Bad file descriptor")]
