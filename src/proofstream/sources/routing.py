@@ -81,7 +81,7 @@ class SessionRouter:
         return self._is_of_the_machine(item) and self._current is None
 
     def _is_of_the_machine(self, item: Decoded) -> bool:
-        """Whether it is telemetry that was taken while there was no session or several: it has an id without one."""
+        """Whether it is telemetry that was taken while there was no session or several: it has the id of none."""
         return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
 
     def flush(self) -> None:

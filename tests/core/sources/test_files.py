@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -277,67 +276,3 @@ def test_a_speed_that_is_none_is_a_usage_error(speed: float, open_source: Any) -
 def test_flags_for_files_are_refused_elsewhere(uri: str, flags: dict[str, Any], open_source: Any) -> None:
     with pytest.raises(UsageError, match="is for files"):
         open_source(uri, **flags)
-
-
-# Growing files
-
-
-def test_follow_delivers_what_is_added(tmp_path: Path, start: Any, eventually: Any) -> None:
-    lines = SMOLLM.read_bytes().splitlines(keepends=True)
-    path = pack(tmp_path / "grows.jsonl", lines[0])
-    running = start(path, follow=True)
-    eventually(lambda: running.feed.delivered == 1)
-    with path.open("ab", buffering=0) as file:
-        file.write(lines[1][:40])
-        time.sleep(0.25)
-        assert running.feed.delivered == 1
-        file.write(lines[1][40:] + lines[2])
-        eventually(lambda: running.feed.delivered == 3)
-    assert running.stop() < 1
-    session = running.feed.only
-    assert (session.time_source, session.times, session.refusals) == ("arrival", [None] * 3, [])
-    assert session.closed == [("interrupted", None)]
-
-
-def test_follow_reads_a_truncated_file_anew(tmp_path: Path, start: Any, eventually: Any) -> None:
-    lines = SMOLLM.read_bytes().splitlines(keepends=True)
-    path = pack(tmp_path / "t.jsonl", b"".join(lines[:5]))
-    running = start(path, follow=True)
-    eventually(lambda: running.feed.delivered == 5)
-    path.write_bytes(lines[7])
-    eventually(lambda: running.feed.delivered == 6)
-    running.stop()
-    assert running.feed.only.decoded[-1].raw == lines[7].strip()
-
-
-def test_follow_goes_on_with_the_file_that_took_the_name(tmp_path: Path, start: Any, eventually: Any) -> None:
-    lines = SMOLLM.read_bytes().splitlines(keepends=True)
-    path = pack(tmp_path / "r.jsonl", lines[0])
-    running = start(path, follow=True)
-    eventually(lambda: running.feed.delivered == 1)
-    with path.open("ab", buffering=0) as old:
-        path.rename(tmp_path / "r.jsonl.1")
-        old.write(lines[1])
-        path.write_bytes(lines[2] + lines[3])
-        eventually(lambda: running.feed.delivered == 4)
-    running.stop()
-    assert [d.raw for d in running.feed.only.decoded] == [line.strip() for line in lines[:4]]
-
-
-def test_follow_waits_while_there_is_no_file_of_the_name(tmp_path: Path, start: Any, eventually: Any) -> None:
-    lines = SMOLLM.read_bytes().splitlines(keepends=True)
-    path = pack(tmp_path / "r.jsonl", lines[0])
-    running = start(path, follow=True)
-    eventually(lambda: running.feed.delivered == 1)
-    path.unlink()
-    time.sleep(0.25)
-    path.write_bytes(lines[1])
-    eventually(lambda: running.feed.delivered == 2)
-    running.stop()
-
-
-def test_follow_refuses_what_it_cannot_do(tmp_path: Path, open_source: Any) -> None:
-    with pytest.raises(UsageError, match="cannot be followed"):
-        open_source(tmp_path / "x.jsonl.gz", follow=True)
-    with pytest.raises(UsageError, match="do not go together"):
-        open_source(tmp_path / "x.jsonl", follow=True, speed=2.0)

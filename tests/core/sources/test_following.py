@@ -1,0 +1,185 @@
+"""Growing files: what was there before, what comes, and what becomes of the file meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream.errors import SourceError, UsageError
+
+WIRE = Path(__file__).parents[2] / "data" / "wire"
+LINES = (WIRE / "smollm2-135m-cpu.jsonl").read_bytes().splitlines(keepends=True)
+NS_PER_MS = 1_000_000
+LAYER_START = (
+    b'{"LayerStart":{"layer_idx":%d,"kind":"MatMul","input_shape":[1,1],"output_shape":[1,1],"trace_cost":1,'
+    b'"claim_value_approx":0.5,"gpu_device":null}}\n'
+)
+LAYER_END = (
+    b'{"LayerEnd":{"layer_idx":%d,"kind":"Sumcheck","final_claim_value_approx":0.5,'
+    b'"duration_ms":400,"rounds_completed":0}}\n'
+)
+RECORDED = b'{"v":1,"time_unix_nano":7,"session_id":"far","event":{"Log":{"level":"Info","message":"x"}}}\n'
+
+
+def lines_of(session: Any) -> list[bytes]:
+    return [item.raw + b"\n" for item in session.decoded if item.origin == "producer"]
+
+
+def host_logs(session: Any) -> list[str]:
+    return [item.event.message for item in session.decoded if item.origin == "host"]
+
+
+def test_what_is_added_is_delivered_and_stamped_when_it_comes(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "grows.jsonl"
+    path.touch()
+    running = start(path, follow=True)
+    with path.open("ab", buffering=0) as file:
+        begun = time.time_ns()
+        file.write(LINES[0])
+        eventually(lambda: running.feed.delivered == 1)
+        file.write(LINES[1][:40])
+        time.sleep(0.25)
+        assert running.feed.delivered == 1
+        file.write(LINES[1][40:] + LINES[2])
+        eventually(lambda: running.feed.delivered == 3)
+    assert running.stop() < 1
+    session = running.feed.only
+    first, second, third = session.times
+    assert (session.time_source, session.opened_at, session.refusals) == ("arrival", first, [])
+    assert begun - NS_PER_MS <= first
+    assert first + 250 * NS_PER_MS <= second == third <= time.time_ns() + NS_PER_MS
+    assert session.closed == [("interrupted", None)]
+
+
+def test_what_was_there_before_is_laid_out_to_the_last_change_and_that_is_said(
+    tmp_path: Path, start: Any, eventually: Any
+) -> None:
+    path = tmp_path / "old.jsonl"
+    path.write_bytes(LAYER_START % 0 + LAYER_END % 0 + LAYER_START % 1 + LAYER_END[:20])
+    os.utime(path, ns=(0, 10**18))
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 4)
+    begun = time.time_ns()
+    with path.open("ab", buffering=0) as file:
+        file.write(LAYER_END[20:] % 1)
+        eventually(lambda: running.feed.delivered == 5)
+    running.stop()
+    session = running.feed.only
+    assert session.kinds == ["LayerStart", "LayerEnd", "LayerStart", "Log", "LayerEnd"]
+    assert session.times[:4] == [10**18 - 400 * NS_PER_MS, 10**18, 10**18, 10**18]
+    assert session.times[4] >= begun - NS_PER_MS
+    assert (session.time_source, session.opened_at) == ("arrival", session.times[0])
+    said = "3 lines were there before reading began; their times are not known but laid out from reported durations"
+    assert host_logs(session) == [said]
+
+
+def test_what_was_there_before_did_not_happen_later_than_now(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "future.jsonl"
+    path.write_bytes(LINES[0])
+    os.utime(path, ns=(0, time.time_ns() + 3600 * 10**9))
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 2)
+    assert max(running.feed.only.times) <= time.time_ns() + NS_PER_MS
+
+
+def test_a_recording_is_followed_with_its_own_times(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(RECORDED)
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 1)
+    with path.open("ab", buffering=0) as file:
+        file.write(RECORDED.replace(b":7,", b":8,"))
+        eventually(lambda: running.feed.delivered == 2)
+    session = running.feed.only
+    assert (session.session_id, session.recorded, session.times) == ("far", True, [7, 8])
+    assert host_logs(session) == []
+
+
+def test_a_long_file_is_laid_out_whole(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"".join(LINES))
+    os.utime(path, ns=(0, 10**18))
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == len(LINES) + 1)
+    session = running.feed.only
+    assert lines_of(session) == LINES
+    assert max(session.times) == 10**18
+    assert len(host_logs(session)) == 1
+
+
+def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "prover.jsonl"
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.announced == [f"waiting for {path}"])
+    begun = time.time_ns()
+    path.write_bytes(LINES[0] + LINES[1])
+    eventually(lambda: running.feed.delivered == 2)
+    session = running.feed.only
+    assert min(session.times) >= begun - NS_PER_MS
+    assert host_logs(session) == []
+
+
+def test_waiting_for_a_file_stops_at_once_and_is_no_session(tmp_path: Path, start: Any, eventually: Any) -> None:
+    running = start(tmp_path / "never.jsonl", follow=True)
+    eventually(lambda: running.feed.announced)
+    assert running.stop() < 1
+    assert running.feed.sessions == []
+
+
+def test_a_folder_that_is_missing_is_an_error(tmp_path: Path, start: Any) -> None:
+    with pytest.raises(SourceError, match=r"cannot follow .*/no/x.jsonl: there is no folder .*/no$"):
+        start(tmp_path / "no" / "x.jsonl", follow=True).join()
+
+
+def test_a_truncated_file_is_read_anew(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"".join(LINES[:5]))
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 6)
+    begun = time.time_ns()
+    path.write_bytes(LINES[7])
+    eventually(lambda: running.feed.delivered == 7)
+    running.stop()
+    session = running.feed.only
+    assert lines_of(session) == [*LINES[:5], LINES[7]]
+    assert session.times[-1] >= begun - NS_PER_MS
+
+
+def test_the_file_that_took_the_name_is_next(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(LINES[0])
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 2)
+    with path.open("ab", buffering=0) as old:
+        path.rename(tmp_path / "r.jsonl.1")
+        old.write(LINES[1])
+        path.write_bytes(LINES[2] + LINES[3])
+        eventually(lambda: running.feed.delivered == 5)
+    running.stop()
+    assert lines_of(running.feed.only) == LINES[:4]
+
+
+def test_a_file_that_went_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(LINES[0])
+    running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 2)
+    path.unlink()
+    time.sleep(0.25)
+    path.write_bytes(LINES[1])
+    eventually(lambda: running.feed.delivered == 3)
+    running.stop()
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path: Path, open_source: Any, start: Any) -> None:
+    with pytest.raises(UsageError, match="cannot be followed"):
+        open_source(tmp_path / "x.jsonl.gz", follow=True)
+    with pytest.raises(UsageError, match="do not go together"):
+        open_source(tmp_path / "x.jsonl", follow=True, speed=2.0)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SourceError, match="it is no regular file"):
+        start(tmp_path / "pipe", follow=True).join()
