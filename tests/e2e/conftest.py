@@ -68,7 +68,8 @@ def spans_in() -> Callable[[Path], list[Span]]:
 
     def lines(folder: Path) -> Iterator[dict[str, Any]]:
         for path in sorted(folder.glob("traces*.jsonl")):
-            for line in path.read_text("utf-8").splitlines():
+            # The last line of a writer that was killed may be cut; it has no newline then.
+            for line in path.read_text("utf-8").split("\n")[:-1]:
                 yield json.loads(line)
 
     def read(folder: Path) -> list[Span]:
