@@ -53,9 +53,9 @@ def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[
     """
     raw = _raw(file, path, limit)
     if path.suffix == ".gz":
-        return _gunzip(raw, path)
+        return _gunzip(_not_empty(raw, path), path)
     if path.suffix == ".zst":
-        return _unzstd(raw, path)
+        return _unzstd(_not_empty(raw, path), path)
     return raw
 
 
@@ -71,6 +71,14 @@ def _raw(file: BinaryIO, path: Path, limit: int | None) -> Iterator[bytes]:
         if left is not None:
             left -= len(block)
         yield block
+
+
+def _not_empty(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    first = next(raw, None)
+    if first is None:
+        raise CutShort(f"{path} ends before its compressed data begins")
+    yield first
+    yield from raw
 
 
 def _gunzip(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals
-from proofstream.sources.compression import CutShort, blocks
+from proofstream.sources.compression import CutShort, blocks, is_compressed
 from proofstream.sources.lines import Item, LineReader
 from proofstream.sources.pacing import Pacer, StopFlag
 from proofstream.sources.reconstruct import Reconstruction, scan
@@ -30,12 +30,17 @@ def open_file(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
-        hint = f"to listen on a socket: unix:{path}" if error.errno == errno.ENXIO else None
-        raise SourceError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+        raise SourceError(f"cannot read {path}: {error.strerror}", hint=_hint(path, error.errno)) from error
     if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise SourceError(f"cannot read {path}: it is a folder")
     return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def _hint(path: Path, error_number: int | None) -> str | None:
+    if error_number == errno.ENOENT and not is_compressed(path):
+        return "to wait for a file that is not there yet: --follow"
+    return f"to listen on a socket: unix:{path}" if error_number == errno.ENXIO else None
 
 
 class FileSource:
@@ -99,6 +104,10 @@ class FileSource:
         except SourceError as error:
             router.close("lost", str(error))
             raise
+        if outcome == "lost" and not router.has_sessions:
+            # Nobody would hear of the end of a session in which nothing happened.
+            router.close(outcome, reason, even_if_empty=False)
+            raise SourceError(f"{reason}: not one event of it can be read")
         router.close(outcome, reason)
 
     def _read(

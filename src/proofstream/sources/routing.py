@@ -62,6 +62,11 @@ class SessionRouter:
         self._last_time: int | None = None
         self._chunk: list[Decoded] = []
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether anything came that belongs to a session."""
+        return self._current is not None
+
     def take(self, item: Item, *, at: int | None = None) -> None:
         """Take what the next line came to; it is delivered with the next `flush`, if not before.
 

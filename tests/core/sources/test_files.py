@@ -37,6 +37,10 @@ def pack(path: Path, content: bytes) -> Path:
     return path
 
 
+def lines_of(session: Any) -> list[bytes]:
+    return [item.raw + b"\n" for item in session.decoded if item.origin == "producer"]
+
+
 @pytest.mark.parametrize("uri", ["{path}", "file:{path}", "file://{path}"])
 def test_a_path_is_read_with_or_without_scheme(uri: str, tmp_path: Path, start: Any) -> None:
     path = tmp_path / "a b.jsonl"
@@ -49,8 +53,12 @@ def test_a_path_is_read_with_or_without_scheme(uri: str, tmp_path: Path, start: 
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
-    with pytest.raises(SourceError, match=r"cannot read .*nothing.jsonl: No such file or directory$"):
+    with pytest.raises(SourceError, match=r"cannot read .*nothing.jsonl: No such file or directory") as caught:
         replay(tmp_path / "nothing.jsonl")
+    assert caught.value.hint == "to wait for a file that is not there yet: --follow"
+    with pytest.raises(SourceError, match="No such file or directory") as caught:
+        replay(tmp_path / "nothing.jsonl.gz")
+    assert caught.value.hint is None
 
 
 def test_a_folder_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
@@ -130,6 +138,29 @@ def test_a_cut_file_keeps_what_can_be_read_and_says_so_once(suffix: str, tmp_pat
     assert None not in session.times
 
 
+@pytest.mark.parametrize("keep", [0, 1, 12, 40])
+@pytest.mark.parametrize("suffix", [".gz", ZST])
+def test_a_file_that_is_cut_before_its_first_line_ends_is_an_error(
+    suffix: str, keep: int, tmp_path: Path, start: Any
+) -> None:
+    path = pack(tmp_path / f"cut.jsonl{suffix}", SMOLLM.read_bytes())
+    path.write_bytes(path.read_bytes()[:keep])
+    running = start(path)
+    with pytest.raises(SourceError, match=r"its compressed data( begins)?: not one event of it can be read$"):
+        running.join()
+    assert running.feed.sessions == []
+
+
+def test_refused_lines_before_the_cut_are_counted_too(tmp_path: Path, start: Any) -> None:
+    path = pack(tmp_path / "cut.jsonl.gz", b"no json\n" * 3 + os.urandom(100_000).hex().encode())
+    path.write_bytes(path.read_bytes()[:-2000])
+    running = start(path)
+    with pytest.raises(SourceError, match="not one event of it can be read"):
+        running.join()
+    assert len(running.feed.only.refusals) == 3
+    assert running.feed.only.closed[0][0] == "lost"
+
+
 @pytest.mark.parametrize("suffix", [".gz", ZST])
 def test_a_damaged_file_keeps_its_good_beginning(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"bad.jsonl{suffix}", SMOLLM.read_bytes())
@@ -155,14 +186,15 @@ def test_a_named_pipe_is_read_as_it_comes(tmp_path: Path, start: Any, eventually
     running = start(path)
     lines = SMOLLM.read_bytes().splitlines(keepends=True)
     with path.open("wb", buffering=0) as pipe:
+        # What is written in the instant between opening and reading counts as there before, and that is said.
         pipe.write(lines[0])
-        eventually(lambda: running.feed.delivered == 1)
+        eventually(lambda: running.feed.sessions and lines_of(running.feed.only) == lines[:1])
         pipe.write(lines[1] + lines[2])
-        eventually(lambda: running.feed.delivered == 3)
+        eventually(lambda: lines_of(running.feed.only) == lines[:3])
     running.join()
     session = running.feed.only
     assert session.time_source == "arrival"
-    assert session.opened_at == session.times[0] < session.times[1] == session.times[2]
+    assert session.opened_at == session.times[0] < session.times[-2] == session.times[-1]
 
 
 # Times of bare lines

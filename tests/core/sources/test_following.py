@@ -35,21 +35,22 @@ def host_logs(session: Any) -> list[str]:
 
 def test_what_is_added_is_delivered_and_stamped_when_it_comes(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "grows.jsonl"
-    path.touch()
+    path.write_bytes(LINES[0])
     running = start(path, follow=True)
+    eventually(lambda: running.feed.delivered == 2)
     with path.open("ab", buffering=0) as file:
         begun = time.time_ns()
-        file.write(LINES[0])
-        eventually(lambda: running.feed.delivered == 1)
-        file.write(LINES[1][:40])
-        time.sleep(0.25)
-        assert running.feed.delivered == 1
-        file.write(LINES[1][40:] + LINES[2])
+        file.write(LINES[1] + LINES[2][:40])
         eventually(lambda: running.feed.delivered == 3)
+        time.sleep(0.25)
+        assert running.feed.delivered == 3
+        file.write(LINES[2][40:] + LINES[3])
+        eventually(lambda: running.feed.delivered == 5)
     assert running.stop() < 1
     session = running.feed.only
-    first, second, third = session.times
-    assert (session.time_source, session.opened_at, session.refusals) == ("arrival", first, [])
+    first, second, third = session.times[2:]
+    assert lines_of(session) == LINES[:4]
+    assert (session.time_source, session.refusals) == ("arrival", [])
     assert begun - NS_PER_MS <= first
     assert first + 250 * NS_PER_MS <= second == third <= time.time_ns() + NS_PER_MS
     assert session.closed == [("interrupted", None)]
