@@ -91,6 +91,7 @@ class GpuPlugin:
         if in_time and sampler.problem is None:
             return True
         if context.asked:
+            sampler.stop(0)  # should the driver still come, nobody wants it any more
             raise PluginError(sampler.problem or f"the NVIDIA driver has not answered within {wait_s:g} s")
         if in_time:
             self._sampler = None

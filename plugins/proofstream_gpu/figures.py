@@ -123,28 +123,30 @@ class Mapped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rule:
-    """How a raw answer becomes a field: times `scale`, believed up to `most`; `scale` None keeps integers."""
+    """How a raw answer becomes a field: a count as it is, else by `times / per` to a float; believed up to `most`."""
 
     field: str
     raw: str
-    scale: float | None
+    times: int = 1
+    per: int = 1
+    is_count: bool = False
     most: float = float("inf")
     bits: int = 32
 
 
 _RULES = (
-    _Rule(field="utilization", raw="utilization_percent", scale=0.01, most=1.0),
-    _Rule(field="memory_controller_utilization", raw="memory_controller_percent", scale=0.01, most=1.0),
-    _Rule(field="power_w", raw="power_mw", scale=1e-3, most=MAX_POWER_W),
-    _Rule(field="energy_j", raw="energy_mj", scale=1e-3, bits=64),
-    _Rule(field="temperature_celsius", raw="temperature_c", scale=1.0, most=_MAX_CELSIUS),
-    _Rule(field="errors_corrected", raw="ecc_corrected", scale=None, bits=64),
-    _Rule(field="errors_uncorrected", raw="ecc_uncorrected", scale=None, bits=64),
-    _Rule(field="pcie_tx_bytes_per_s", raw="pcie_tx_kb_per_s", scale=1e3, most=_MAX_PCIE_BYTES_PER_S),
-    _Rule(field="pcie_rx_bytes_per_s", raw="pcie_rx_kb_per_s", scale=1e3, most=_MAX_PCIE_BYTES_PER_S),
-    _Rule(field="clock_sm_mhz", raw="clock_sm_mhz", scale=1.0, most=_MAX_CLOCK_MHZ),
-    _Rule(field="clock_memory_mhz", raw="clock_memory_mhz", scale=1.0, most=_MAX_CLOCK_MHZ),
-    _Rule(field="throttle_reasons", raw="clock_event_bits", scale=None, bits=64),
+    _Rule(field="utilization", raw="utilization_percent", per=100, most=1.0),
+    _Rule(field="memory_controller_utilization", raw="memory_controller_percent", per=100, most=1.0),
+    _Rule(field="power_w", raw="power_mw", per=1000, most=MAX_POWER_W),
+    _Rule(field="energy_j", raw="energy_mj", per=1000, bits=64),
+    _Rule(field="temperature_celsius", raw="temperature_c", most=_MAX_CELSIUS),
+    _Rule(field="errors_corrected", raw="ecc_corrected", is_count=True, bits=64),
+    _Rule(field="errors_uncorrected", raw="ecc_uncorrected", is_count=True, bits=64),
+    _Rule(field="pcie_tx_bytes_per_s", raw="pcie_tx_kb_per_s", times=1000, most=_MAX_PCIE_BYTES_PER_S),
+    _Rule(field="pcie_rx_bytes_per_s", raw="pcie_rx_kb_per_s", times=1000, most=_MAX_PCIE_BYTES_PER_S),
+    _Rule(field="clock_sm_mhz", raw="clock_sm_mhz", most=_MAX_CLOCK_MHZ),
+    _Rule(field="clock_memory_mhz", raw="clock_memory_mhz", most=_MAX_CLOCK_MHZ),
+    _Rule(field="throttle_reasons", raw="clock_event_bits", is_count=True, bits=64),
 )
 
 
@@ -162,7 +164,7 @@ class _Sorted:
         elif is_blank(answer, rule.bits):
             self.dropped.append(field)
         else:
-            value = answer if rule.scale is None else answer * rule.scale
+            value = answer if rule.is_count else answer * rule.times / rule.per
             if value <= rule.most:
                 self.fields[field] = value
             else:
@@ -235,7 +237,7 @@ def to_reading(identity: Identity, raw: RawReading, *, xid_errors: Answer) -> Ma
     if state == "lost":
         return Mapped(reading=lost_reading(identity))
     # Counted by ourselves, it says nothing about whether the device answers.
-    answers.put("errors_xid", xid_errors, _Rule(field="errors_xid", raw="", scale=None, bits=64))
+    answers.put("errors_xid", xid_errors, _Rule(field="errors_xid", raw="", is_count=True, bits=64))
     if "throttle_reasons" in answers.fields:
         answers.fields["throttle_reasons"] = clock_events(answers.fields["throttle_reasons"])
     return Mapped(

@@ -189,7 +189,8 @@ class Watch:
 
     def _take_stock(self, found: Sequence[Found]) -> None:
         """Take over what was found. What is lost may have come back: reading it will tell."""
-        there = {one.identity.id: one for one in found if self._is_wanted(one.identity)}
+        chosen = {one.identity.id for one in found if self._is_wanted(one.identity)}
+        there = {one.identity.id: one for one in found if {one.identity.id, one.identity.parent_id} & chosen}
         with self._changing:
             for device_id, one in there.items():
                 device = self._devices.setdefault(device_id, _Watched(one))
@@ -208,11 +209,9 @@ class Watch:
         return device.identity.id not in there and device.identity.parent_id in there
 
     def _is_wanted(self, identity: Identity) -> bool:
-        if not self._wanted:
-            return True
-        names = (identity.id, identity.parent_id or "")
+        """Whether it is named; a GPU's instances come with it."""
         number = str(identity.index) if identity.parent_id is None else None
-        return any(want == number or any(name.startswith(want) for name in names) for want in self._wanted)
+        return not self._wanted or any(want == number or identity.id.startswith(want) for want in self._wanted)
 
     def _why_none(self, found: Sequence[Found]) -> str:
         if found:
