@@ -14,6 +14,7 @@ from proofstream import (
     Envelope,
     EventsLost,
     GpuStatus,
+    GpuTelemetry,
     Interval,
     IntervalKind,
     Log,
@@ -22,6 +23,7 @@ from proofstream import (
     Opened,
     PluginHealth,
     Proof,
+    ProofEvent,
     SessionClosed,
     SessionOpened,
     Timelines,
@@ -47,7 +49,7 @@ MAX_PLUGINS = 64
 MAX_TIME_SOURCES = 8
 """Kinds of time that are remembered; three are known."""
 
-_ABOUT_OURSELVES = (SessionOpened, SessionClosed, EventsLost, PluginHealth, TraceStarted)
+_ABOUT_OURSELVES = (SessionOpened, SessionClosed, EventsLost, PluginHealth, TraceStarted, GpuTelemetry)
 
 SHOWN_LEVELS = frozenset({LogLevel.Info, LogLevel.Warn, LogLevel.Error, LogLevel.Unknown})
 
@@ -169,12 +171,7 @@ class Model:
         event = envelope.event
         if isinstance(event, _ABOUT_OURSELVES):
             self._about_ourselves += 1
-            # These two belong to no producer's flow.
-            if isinstance(event, PluginHealth):
-                self._plugin_health(event)
-                return
-            if isinstance(event, TraceStarted):
-                self._trace_started(envelope.session_id, event)
+            if self._take_aside(envelope.session_id, event):
                 return
         session = self.sessions.get(envelope.session_id)
         if session is None:
@@ -188,6 +185,18 @@ class Model:
             self._apply(change)
         if isinstance(event, SessionClosed):
             self._close_session(envelope.session_id, event)
+
+    def _take_aside(self, session_id: str, event: ProofEvent) -> bool:
+        """Take what belongs to no producer's flow, and says nothing about whether it goes on; whether it was that."""
+        if isinstance(event, PluginHealth):
+            self._plugin_health(event)
+        elif isinstance(event, TraceStarted):
+            self._trace_started(session_id, event)
+        elif isinstance(event, GpuTelemetry):
+            self.devices.measure(event, proving=bool(self._open))
+        else:
+            return False
+        return True
 
     def _open_session(self, envelope: Envelope) -> SessionState:
         event = envelope.event
@@ -286,7 +295,8 @@ class Model:
         if before is None and len(self.health) >= MAX_PLUGINS:
             return
         self.health[event.plugin] = event
-        if event.status in NOT_WORKING and (before is None or before.status != event.status):
+        # What is wrong before anything was opened, the command says itself.
+        if self._was_opened and event.status in NOT_WORKING and (before is None or before.status != event.status):
             self.news.put(PluginTrouble(event))
 
     def _trace_started(self, session_id: str, event: TraceStarted) -> None:

@@ -91,8 +91,8 @@ def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
     if said := _disagreement(model):
         yield "", Text(said, style="yellow")
     yield from _sessions(model)
-    for device in model.devices.known:
-        yield "device", Text(words.device_line(device))
+    for line in words.device_lines(model.devices, whole_run=True):
+        yield "device", Text(line)
     for health in model.troubled_plugins:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
 

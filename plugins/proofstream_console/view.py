@@ -134,7 +134,7 @@ class LiveView:
     def _footer(self, room: int) -> list[Text]:
         lines = [self._counts(), *self._kinds()] if self._model.totals.proofs or self._model.lost else []
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
-        lines += [Text(words.device_line(device), style="dim") for device in self._model.devices.known]
+        lines += [Text(line, style="dim") for line in words.device_lines(self._model.devices)]
         if len(lines) > room:
             more = len(lines) - room + 1
             lines = (

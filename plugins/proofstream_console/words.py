@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from proofstream import Interval, PluginHealth
-from proofstream_console.devices import Device
+from proofstream_console.devices import Device, Devices, MeasuredDevice
 from proofstream_console.summaries import NOT_WORKING, ProofSummary
 from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text
 
@@ -96,7 +98,42 @@ def plugin_trouble(health: PluginHealth) -> str:
     return f"plugin {name} {', '.join(said)}"
 
 
-def device_line(device: Device) -> str:
+def device_lines(devices: Devices, *, whole_run: bool = False) -> Iterator[str]:
+    """One line for each device: what is measured, of now or of the whole run, else what is reported."""
+    for measured in devices.measured:
+        yield _measured_line(measured, _busy_then(measured) if whole_run else _busy_now(measured))
+    for reported in devices.known:
+        yield _reported_line(reported)
+
+
+def _measured_line(device: MeasuredDevice, figures: list[str]) -> str:
+    number = "" if device.index is None else f" {device.index}"
+    name = f" {safe_text(device.name, MAX_NAME)}" if device.name else ""
+    said = [f"{'MIG' if device.is_part else 'GPU'}{number}{name}"]
+    if device.is_lost:
+        said.append("lost: it does not answer any more")
+    return f" {DOT} ".join([*said, *figures]) + " (measured)"
+
+
+def _busy_now(device: MeasuredDevice) -> list[str]:
+    said = [f"{percent(device.utilization)} busy"] if device.utilization is not None else []
+    said += _memory_of(device.memory_used_bytes, device.memory_total_bytes)
+    return [*said, f"{device.power_w:.0f} W"] if device.power_w is not None else said
+
+
+def _busy_then(device: MeasuredDevice) -> list[str]:
+    mean = device.mean_utilization
+    said = [f"{percent(mean)} busy while proving"] if mean is not None else []
+    return [*said, *(f"at most {used}" for used in _memory_of(device.peak_memory_bytes, device.memory_total_bytes))]
+
+
+def _memory_of(used: int | None, total: int | None) -> list[str]:
+    if used is None:
+        return []
+    return [f"{memory(used)} of {memory(total)} memory" if total is not None else f"{memory(used)} memory"]
+
+
+def _reported_line(device: Device) -> str:
     """One line for a device; all of it is what the producer reports."""
     said = [safe_text(device.name, MAX_NAME) if device.name else f"device {device.device_id}"]
     if device.memory_bytes is not None:
