@@ -1,4 +1,4 @@
-"""Exports proofs as OpenTelemetry traces: to a receiver, to files, or through the application's provider."""
+"""Exports proofs as OpenTelemetry traces, metrics and logs: to a receiver, to files, or through the app's providers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, Proo
 from proofstream_otel import parents
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
     from proofstream_otel.exporting import Exporting
@@ -22,17 +23,28 @@ class OtelPlugin:
 
     Attributes:
         requires: The modules that it needs.
+        tick_s: How often it wants to be called when nothing happens.
 
     Args:
         tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one,
             what is configured is used, or else the global provider if it is one of the SDK.
+        meter_provider: The application's meter provider, with the same rules for metrics.
         settings: Values of the configuration table ``[otel]``, which win over it.
     """
 
     requires = ("opentelemetry.sdk",)
 
-    def __init__(self, *, tracer_provider: TracerProvider | None = None, **settings: Any) -> None:
+    tick_s = 1.0
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        **settings: Any,
+    ) -> None:
         self._tracer_provider = tracer_provider
+        self._meter_provider = meter_provider
         self._settings = settings
         self._exporting: Exporting | None = None
 
@@ -44,7 +56,7 @@ class OtelPlugin:
                 flag="--otlp",
                 key="endpoint",
                 kind=OptionKind.OPTIONAL_VALUE,
-                summary="Send traces to an OTLP receiver, by default that of OTEL_EXPORTER_OTLP_ENDPOINT or localhost.",
+                summary="Send telemetry to an OTLP receiver, by default OTEL_EXPORTER_OTLP_ENDPOINT or localhost.",
                 metavar="ENDPOINT",
                 value_prefixes=URL_PREFIXES,
             ),
@@ -52,7 +64,7 @@ class OtelPlugin:
                 flag="--otlp-file",
                 key="file",
                 kind=OptionKind.VALUE,
-                summary="Write traces as OTLP JSON lines to DIR/traces.jsonl.",
+                summary="Write OTLP JSON lines to DIR: traces.jsonl, metrics.jsonl and logs.jsonl.",
                 metavar="DIR",
                 artefact=Artefact(
                     name="otlp",
@@ -73,13 +85,15 @@ class OtelPlugin:
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Validate the table and open what it asks for; sits the run out if there is nowhere to export to."""
         from proofstream_otel.exporting import Exporting
+        from proofstream_otel.routes import Providers
 
-        self._exporting = Exporting(context, {**context.config, **self._settings}, self._tracer_provider)
+        providers = Providers(self._tracer_provider, self._meter_provider)
+        self._exporting = Exporting(context, {**context.config, **self._settings}, providers)
         return not self._exporting.is_idle
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:
-        """Turn envelopes into spans; returns the trace of each proof that begins."""
+        """Turn envelopes into spans, metrics and log records; returns the trace of each proof that begins."""
         return None if self._exporting is None else self._exporting.consume(batch)
 
     @hookimpl

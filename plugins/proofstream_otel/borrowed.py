@@ -59,6 +59,9 @@ class BorrowedWriter:
     def hurry(self) -> None:
         """Do nothing: it never waits."""
 
+    def begin_closing(self, timeout_s: float) -> None:
+        """Do nothing: delivery is the provider's."""
+
     def close(self, timeout_s: float) -> None:
         """Do nothing: delivery is the provider's."""
 

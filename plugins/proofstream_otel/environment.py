@@ -1,4 +1,4 @@
-"""OpenTelemetry's own environment variables, as far as they concern an OTLP exporter of traces."""
+"""OpenTelemetry's own environment variables, as far as they concern an OTLP exporter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from proofstream import ConfigError
+from proofstream_otel.signals import METRICS, SIGNALS, TRACES, Signal
 
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _MILLISECONDS_FROM = 1000.0
@@ -15,39 +16,50 @@ _MILLISECONDS_FROM = 1000.0
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):
-    """How spans are put into requests.
+    """How spans, log records or metrics are put into requests.
 
     Attributes:
-        max_queue_bytes: Encoded spans waiting, at most.
-        max_queue_spans: The same in spans; None for no such limit. OTEL_BSP_MAX_QUEUE_SIZE.
+        max_queue_bytes: Encoded items waiting, at most.
+        max_queue_items: The same in items; None for no such limit. OTEL_BSP_MAX_QUEUE_SIZE.
         max_request_bytes: A request is sent when it is this large.
-        max_request_spans: Or when it holds so many spans. OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
-        delay_s: Or when its first span has waited this long. OTEL_BSP_SCHEDULE_DELAY, in milliseconds there.
+        max_request_items: Or when it holds so many items. OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
+        delay_s: Or when its first item has waited this long. OTEL_BSP_SCHEDULE_DELAY, in milliseconds there.
         give_up_s: A request not accepted in this time is given up. OTEL_BSP_EXPORT_TIMEOUT, in milliseconds there.
     """
 
     max_queue_bytes: int = 16 * 2**20
-    max_queue_spans: int | None = None
+    max_queue_items: int | None = None
     max_request_bytes: int = 2**20
-    max_request_spans: int = 512
+    max_request_items: int = 512
     delay_s: float = 1.0
     give_up_s: float = 30.0
 
 
-def batching() -> Batching:
-    """The batching that OTEL_BSP_* asks for.
+def batching_of(signal: Signal) -> Batching:
+    """The batching that the variables ask for: OTEL_BSP_* for traces, OTEL_BLRP_* for logs, none for metrics.
+
+    Raises:
+        ConfigError: A variable is not a whole number.
+    """
+    if signal is METRICS:
+        return Batching(delay_s=0.1)  # a whole collection comes at once, so nothing is gained by waiting
+    return _batching("OTEL_BSP_" if signal is TRACES else "OTEL_BLRP_")
+
+
+def _batching(prefix: str) -> Batching:
+    """The batching that variables with the prefix ask for.
 
     Raises:
         ConfigError: A variable is not a whole number.
     """
     default = Batching()
-    delay_ms = whole_number("OTEL_BSP_SCHEDULE_DELAY")
-    give_up_ms = whole_number("OTEL_BSP_EXPORT_TIMEOUT")
-    queue = whole_number("OTEL_BSP_MAX_QUEUE_SIZE") or None
-    request = whole_number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") or default.max_request_spans
+    delay_ms = whole_number(f"{prefix}SCHEDULE_DELAY")
+    give_up_ms = whole_number(f"{prefix}EXPORT_TIMEOUT")
+    queue = whole_number(f"{prefix}MAX_QUEUE_SIZE") or None
+    request = whole_number(f"{prefix}MAX_EXPORT_BATCH_SIZE") or default.max_request_items
     return Batching(
-        max_queue_spans=queue,
-        max_request_spans=request if queue is None else min(request, queue),
+        max_queue_items=queue,
+        max_request_items=request if queue is None else min(request, queue),
         delay_s=default.delay_s if delay_ms is None else delay_ms / 1000,
         give_up_s=give_up_ms / 1000 if give_up_ms else default.give_up_s,
     )
@@ -72,10 +84,10 @@ def is_sdk_disabled() -> bool:
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
-def exporter(name: str) -> str | None:
-    """An OTEL_EXPORTER_OTLP_ variable: the one for traces, or else the one for all signals."""
+def exporter(name: str, signal: Signal) -> str | None:
+    """An OTEL_EXPORTER_OTLP_ variable: the one for the signal, or else the one for all signals."""
     return (
-        os.environ.get(f"{_EXPORTER}TRACES_{name}", "").strip()
+        os.environ.get(f"{_EXPORTER}{signal.variable}_{name}", "").strip()
         or os.environ.get(f"{_EXPORTER}{name}", "").strip()
         or None
     )
@@ -83,12 +95,12 @@ def exporter(name: str) -> str | None:
 
 def has_endpoint() -> bool:
     """Whether a variable names an OTLP endpoint."""
-    return traces_endpoint() is not None or base_endpoint() is not None
+    return base_endpoint() is not None or any(own_endpoint(signal) is not None for signal in SIGNALS)
 
 
-def traces_endpoint() -> str | None:
-    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, which is used as it is."""
-    return os.environ.get(f"{_EXPORTER}TRACES_ENDPOINT", "").strip() or None
+def own_endpoint(signal: Signal) -> str | None:
+    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or that of another signal, which is used as it is."""
+    return os.environ.get(f"{_EXPORTER}{signal.variable}_ENDPOINT", "").strip() or None
 
 
 def base_endpoint() -> str | None:
@@ -96,13 +108,13 @@ def base_endpoint() -> str | None:
     return os.environ.get(f"{_EXPORTER}ENDPOINT", "").strip() or None
 
 
-def timeout_s(default: float = 10.0) -> float:
+def timeout_s(signal: Signal, default: float = 10.0) -> float:
     """OTEL_EXPORTER_OTLP_TIMEOUT: the longest that one attempt may take.
 
     Raises:
         ConfigError: It is not a positive number.
     """
-    raw = exporter("TIMEOUT")
+    raw = exporter("TIMEOUT", signal)
     if raw is None:
         return default
     try:
@@ -122,17 +134,21 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     key: Path | None
 
 
-def tls() -> Tls:
+def tls(signal: Signal) -> Tls:
     """OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY.
 
     Raises:
         ConfigError: A file that is named does not exist.
     """
-    return Tls(authority=_file("CERTIFICATE"), certificate=_file("CLIENT_CERTIFICATE"), key=_file("CLIENT_KEY"))
+    return Tls(
+        authority=_file("CERTIFICATE", signal),
+        certificate=_file("CLIENT_CERTIFICATE", signal),
+        key=_file("CLIENT_KEY", signal),
+    )
 
 
-def _file(name: str) -> Path | None:
-    raw = exporter(name)
+def _file(name: str, signal: Signal) -> Path | None:
+    raw = exporter(name, signal)
     if raw is None:
         return None
     path = Path(raw)
@@ -141,13 +157,35 @@ def _file(name: str) -> Path | None:
     return path
 
 
-def is_gzip() -> bool:
+def is_gzip(signal: Signal) -> bool:
     """Whether OTEL_EXPORTER_OTLP_COMPRESSION asks for gzip.
 
     Raises:
         ConfigError: It asks for something that is not supported.
     """
-    raw = exporter("COMPRESSION") or "none"
+    raw = exporter("COMPRESSION", signal) or "none"
     if raw.lower() not in ("none", "gzip"):
         raise ConfigError(f"{_EXPORTER}COMPRESSION: {raw!r} is neither gzip nor none")
     return raw.lower() == "gzip"
+
+
+def is_turned_off(signal: Signal) -> bool:
+    """Whether OTEL_METRICS_EXPORTER, or that of another signal, is `none`."""
+    return os.environ.get(f"OTEL_{signal.variable}_EXPORTER", "").strip().lower() == "none"
+
+
+def metric_interval_s(default: float) -> float:
+    """OTEL_METRIC_EXPORT_INTERVAL, in milliseconds there.
+
+    Raises:
+        ConfigError: It is not a whole number above 0.
+    """
+    said = whole_number("OTEL_METRIC_EXPORT_INTERVAL")
+    if said == 0:
+        raise ConfigError("OTEL_METRIC_EXPORT_INTERVAL: 0 is not a time")
+    return default if said is None else said / 1000
+
+
+def wants_exemplars() -> bool:
+    """Whether OTEL_METRICS_EXEMPLAR_FILTER lets measurements point to their traces."""
+    return os.environ.get("OTEL_METRICS_EXEMPLAR_FILTER", "").strip().lower() != "always_off"

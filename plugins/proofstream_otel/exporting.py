@@ -1,36 +1,31 @@
-"""What `OtelPlugin` does once it is configured: choose where spans go, and feed the mapping."""
+"""What `OtelPlugin` does once it is configured: feed the mappings, and close what was opened within the deadline."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
+from typing import Any
 
 from proofstream import Batch, ConfigError, PluginContext, TraceStarted
-from proofstream_otel import environment
+from proofstream_otel import environment, routes
 from proofstream_otel import settings as tables
-from proofstream_otel.borrowed import BorrowedWriter
-from proofstream_otel.mapping import SpanMapper
-from proofstream_otel.otlp_file import OtlpFile
-from proofstream_otel.owned import OwnedWriter, Sink
+from proofstream_otel.borrowed_meter import BorrowedMeter
+from proofstream_otel.logs import LogWriter
+from proofstream_otel.mapping import Listener, SpanMapper
+from proofstream_otel.measuring import Measuring, MetricsPipeline
 from proofstream_otel.parents import Parents
-from proofstream_otel.resources import Resource
+from proofstream_otel.registry import Registry
 from proofstream_otel.settings import Settings
-from proofstream_otel.spans import Writer
+from proofstream_otel.spans import NOWHERE
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
+INTERVAL_S = 10.0
+"""Seconds between exports of metrics, by default."""
 
 
 class Exporting:
     """One plugin at work."""
 
-    def __init__(
-        self, context: PluginContext, table: Mapping[str, Any], tracer_provider: TracerProvider | None
-    ) -> None:
+    def __init__(self, context: PluginContext, table: Mapping[str, Any], providers: routes.Providers) -> None:
         """Open what the table asks for.
 
         Raises:
@@ -38,67 +33,76 @@ class Exporting:
             PluginError: It needs packages that are not installed.
         """
         settings = tables.read(table)
-        limits = settings.note_limits
-        self._writer = _choose_writer(settings, context, tracer_provider)
-        self._mapper = None if self._writer is None else SpanMapper(self._writer, Parents(context.log), limits)
+        interval_s = settings.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
+        self._routes = routes.choose(settings, context, providers)
+        meter = self._routes.meter
+        self._measuring = None if meter is None else Measuring(meter, live=context.live)
+        self._collecting: MetricsPipeline | None = None
+        if isinstance(meter, Registry):
+            self._collecting = MetricsPipeline(meter, self._routes.metric_sinks, interval_s=interval_s)
+        self._mapper: SpanMapper | None = None
+        if not self.is_idle:
+            listeners = self._listeners(settings)
+            writer = self._routes.writer or NOWHERE
+            self._mapper = SpanMapper(writer, Parents(context.log), settings.note_limits, listeners)
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nowhere to export to."""
-        return self._writer is None
+        return self._routes.writer is None and self._measuring is None
 
     def consume(self, batch: Batch) -> Iterable[TraceStarted]:
-        """Turn envelopes into spans; returns the trace of each proof that begins."""
+        """Turn envelopes into telemetry; returns the trace of each proof that begins."""
         started: list[TraceStarted] = []
-        if self._mapper is not None:
-            for envelope in batch:
-                started.extend(self._mapper.feed(envelope))
+        if self._mapper is None:
+            return started
+        for envelope in batch:
+            if self._measuring is not None:
+                self._measuring.feed(envelope)
+            started.extend(self._mapper.feed(envelope))
+        self._flush()
         return started
 
     def counters(self) -> dict[str, int]:
         """What was exported and what was lost."""
-        return {} if self._writer is None else self._writer.counters()
+        total: dict[str, int] = {}
+        for part in self._routes.parts:
+            for key, count in part.counters().items():
+                total[key] = total.get(key, 0) + count
+        if self._measuring is not None and self._measuring.refused:
+            total["measurements_refused"] = self._measuring.refused
+        return total
 
     def close(self, timeout_s: float) -> None:
         """End what is open and deliver what is left, within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
-        if self._mapper is not None and self._writer is not None:
-            self._writer.hurry()
+        for part in self._routes.parts:
+            part.hurry()
+        if self._mapper is not None:
             self._mapper.close("proofstream stopped")
-            self._writer.close(max(0.0, deadline - time.monotonic()))
+        self._flush(at_the_end=True)
+        for part in self._routes.parts:
+            part.begin_closing(max(0.0, deadline - time.monotonic()))
+        for part in self._routes.parts:
+            part.close(max(0.0, deadline - time.monotonic()))
+        if isinstance(self._routes.meter, BorrowedMeter):
+            self._routes.meter.forget()
 
+    def _listeners(self, settings: Settings) -> list[Listener]:
+        listeners: list[Listener] = []
+        if self._measuring is not None:
+            listeners.append(self._measuring)
+        if self._routes.log_sinks:
+            listeners.append(LogWriter(self._routes.log_sinks, rounds=settings.rounds.in_logs))
+        elif settings.rounds.in_logs:
+            raise ConfigError(f"otel.rounds: {settings.rounds.value!r} needs log records, and they go nowhere")
+        return listeners
 
-def _choose_writer(settings: Settings, context: PluginContext, tracer_provider: TracerProvider | None) -> Writer | None:
-    """What was asked for, or else what the application has set up; None if there is nothing."""
-    if environment.is_sdk_disabled():
-        context.log.warning("OTEL_SDK_DISABLED is set: no traces are exported")
-        return None
-    asked = settings.endpoint is not None or settings.file is not None
-    if tracer_provider is not None and asked:
-        raise ConfigError("otel: a tracer provider was passed in, so otel.endpoint and otel.file cannot be set")
-    if tracer_provider is not None:
-        return BorrowedWriter(tracer_provider, context.identity)
-    if asked:
-        return OwnedWriter(_sinks(settings, context))
-    if isinstance(provider := trace.get_tracer_provider(), SdkTracerProvider):
-        return BorrowedWriter(provider, context.identity)
-    if context.asked or environment.has_endpoint():
-        return OwnedWriter(_sinks(settings.model_copy(update={"endpoint": ""}), context))
-    context.log.info("no OTLP endpoint, file or tracer provider is there: no traces are exported")
-    return None
-
-
-def _sinks(settings: Settings, context: PluginContext) -> list[Sink]:
-    resource = Resource(context.identity)
-    sinks: list[Sink] = []
-    if settings.file is not None:
-        sinks.append(OtlpFile(settings.file, resource, max_bytes=settings.max_file_bytes, log=context.log))
-    if settings.endpoint is not None:
-        from proofstream_otel.export import Exporter
-        from proofstream_otel.transport import open_transport
-
-        transport = open_transport(settings.endpoint, settings.headers)
-        batching = environment.batching()
-        exporter = Exporter(transport, resource, batching=batching, progress=context.progress, log=context.log)
-        sinks.append(exporter)
-    return sinks
+    def _flush(self, *, at_the_end: bool = False) -> None:
+        """Hand on measurements, and collect them if that is due."""
+        if self._measuring is None:
+            return
+        proof_ended = self._measuring.flush()
+        if self._collecting is not None and (self._collecting.is_due(hurry=proof_ended) or at_the_end):
+            self._measuring.note_deliveries(self._routes.deliveries())
+            self._collecting.collect()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from proofstream import (
     PRODUCER,
     Change,
     Closed,
     Envelope,
+    GpuTelemetry,
     Interval,
     IntervalKind,
     Noted,
@@ -20,8 +22,10 @@ from proofstream import (
     TraceStarted,
 )
 from proofstream_otel import build, describe
+from proofstream_otel.gpu_samples import GpuSamples
 from proofstream_otel.pages import Page
 from proofstream_otel.parents import Parents
+from proofstream_otel.points import SpanRef
 from proofstream_otel.semconv import Attr
 from proofstream_otel.settings import NoteLimits
 from proofstream_otel.spans import Parent, SpanValues, Started, Writer
@@ -30,6 +34,23 @@ MAX_ENDED = 1024
 """How many ended sessions are remembered, in case that they go on: their spans must not share an id."""
 
 _ABOUT_US = (PluginHealth, TraceStarted)
+_WITH_GPUS = (IntervalKind.PROOF, IntervalKind.LAYER)
+
+
+class Listener(Protocol):
+    """Hears of intervals along with their spans."""
+
+    def opened(self, interval: Interval) -> None:
+        """An interval began."""
+        ...
+
+    def noted(self, interval: Interval | None, envelope: Envelope, page: Page) -> None:
+        """Something happened in an interval, or in the session outside of one; `page` is that of the span."""
+        ...
+
+    def closed(self, interval: Interval, ref: SpanRef) -> None:
+        """An interval ended."""
+        ...
 
 
 class _OpenSession:
@@ -44,8 +65,12 @@ class _OpenSession:
 class SpanMapper:
     """Feed it every envelope in order; it begins and ends spans at its writer."""
 
-    def __init__(self, writer: Writer, parents: Parents, limits: NoteLimits) -> None:
+    def __init__(
+        self, writer: Writer, parents: Parents, limits: NoteLimits, listeners: Sequence[Listener] = ()
+    ) -> None:
         self._writer = writer
+        self._listeners = listeners
+        self._gpus = GpuSamples()
         self._parents = parents
         self._limits = limits
         self._timelines = Timelines()
@@ -57,6 +82,9 @@ class SpanMapper:
         """Take the next envelope; returns the trace of each proof that it begins."""
         event = envelope.event
         if isinstance(event, _ABOUT_US):
+            return []
+        if isinstance(event, GpuTelemetry):
+            self._gpus.take(envelope.time_unix_nano, event)
             return []
         changes = self._timelines.feed(envelope)
         session = self._sessions.get(envelope.session_id) or self._begin(envelope, changes)
@@ -93,8 +121,8 @@ class SpanMapper:
             return None
         parent = self._parents.of_session(envelope) if opened else None
         span = build.session_span(envelope, self._ended.get(session_id, 0), parent)
-        self._start(span, parent)
-        session = _OpenSession(Page(span, self._limits), parent, envelope.time_unix_nano)
+        started = self._start(span, parent)
+        session = _OpenSession(Page(span, _ref_of(started), self._limits), parent, envelope.time_unix_nano)
         self._sessions[session_id] = session
         return session
 
@@ -120,6 +148,8 @@ class SpanMapper:
             if not isinstance(envelope.event, SessionOpened | SessionClosed):
                 page = session.page if interval is None else self._pages.get(interval, session.page)
                 page.note(envelope)
+                for listener in self._listeners:
+                    listener.noted(interval, envelope, page)
             return None
         if isinstance(change, Closed):
             self._close(change.interval)
@@ -127,15 +157,18 @@ class SpanMapper:
         return self._open(change.interval, envelope, session)
 
     def _open(self, interval: Interval, envelope: Envelope, session: _OpenSession) -> TraceStarted | None:
+        for listener in self._listeners:
+            listener.opened(interval)
         if interval.proof is not None:
-            span = build.child_span(interval, self._pages[interval.proof].span)
-            self._pages[interval] = Page(span, self._limits)
+            above = self._pages[interval.proof]
+            span = build.child_span(interval, above.span)
+            self._pages[interval] = Page(span, _ref_below(above, span), self._limits)
             return None
         parent = self._parents.of_proof(envelope, session.parent)
         time_source = self._timelines.session(interval.session_id).time_source
         span = build.root_span(interval, parent, session=session.page.span, time_source=time_source)
-        self._pages[interval] = Page(span, self._limits)
         started = self._start(span, parent)
+        self._pages[interval] = Page(span, _ref_of(started), self._limits)
         if not isinstance(interval, Proof):
             return None
         return TraceStarted(
@@ -144,6 +177,8 @@ class SpanMapper:
 
     def _close(self, interval: Interval) -> None:
         page = self._pages.pop(interval)
+        for listener in self._listeners:
+            listener.closed(interval, page.ref)
         event = interval.closed.event if interval.closed is not None else None
         said = {
             Attr.START_SEEN: None if interval.start_seen else False,
@@ -153,6 +188,8 @@ class SpanMapper:
             **_counted(interval),
         }
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
+        if interval.kind in _WITH_GPUS:
+            said |= self._gpus.during(interval.start_unix_nano, end)
         self._writer.end(page.close(end_unix_nano=end, said=said, error=describe.error_of(interval)))
 
     def _start(self, span: SpanValues, parent: Parent | None) -> Started:
@@ -160,6 +197,16 @@ class SpanMapper:
         if not started.sampled and parent is not None and not parent.sampled:
             self._parents.unsampled(parent)
         return started
+
+
+def _ref_of(started: Started) -> SpanRef:
+    return SpanRef(started.trace_id, started.span_id, started.sampled)
+
+
+def _ref_below(above: Page, span: SpanValues) -> SpanRef:
+    """The span itself if ids are ours; else the one above, as a provider makes the span at its end."""
+    is_ours = above.ref.span_id == above.span.span_id
+    return SpanRef(span.trace_id, span.span_id, above.ref.sampled) if is_ours else above.ref
 
 
 def _counted(interval: Interval) -> dict[str, Any]:

@@ -77,14 +77,14 @@ class Notebook:
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
         rounds = [_event(EventName.ROUND, time, describe.round_of(event)) for time, event in kept]
         events = sorted([*notes, *rounds], key=lambda event: event.time_unix_nano)
-        wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds is Rounds.SPAN_EVENTS else 0)
+        wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
         return events, wanted - len(events), self._counts(len(rounds), self._notes.seen - len(notes))
 
     def _counts(self, recorded: int, notes_dropped: int) -> dict[str, object]:
         counts: dict[str, object] = {Attr.NOTES_DROPPED: notes_dropped or None}
         if self._rounds.seen and self._limits.rounds is not Rounds.OFF:
             counts[Attr.ROUNDS_ANNOUNCED] = self._announced
-        if self._rounds.seen and self._limits.rounds is Rounds.SPAN_EVENTS:
+        if self._rounds.seen and self._limits.rounds.on_spans:
             counts[Attr.ROUNDS_RECORDED] = recorded
             counts[Attr.ROUNDS_DROPPED] = self._rounds.seen - recorded
         return counts

@@ -11,9 +11,9 @@ import grpc  # type: ignore[import-untyped]  # it ships no types
 
 from proofstream_otel import environment
 from proofstream_otel.protobuf import decode_rejection
+from proofstream_otel.signals import Signal
 from proofstream_otel.transport import Reply, show
 
-_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _DEFAULT_PORT = 4317
 _RETRYABLE = frozenset(
     {
@@ -30,15 +30,16 @@ _RETRYABLE = frozenset(
 class GrpcTransport:
     """Calls one receiver. The channel is made at the first call, by the thread and in the process that use it."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
         parts = urlsplit(url)
         self.shown = show(url)
         self._target = f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
         self._secure = parts.scheme == "https"
         self._metadata = tuple((key.lower(), value) for key, value in headers.items())
-        self._compression = grpc.Compression.Gzip if environment.is_gzip() else grpc.Compression.NoCompression
-        self._timeout_s = environment.timeout_s()
-        self._tls = environment.tls()
+        self._compression = grpc.Compression.Gzip if environment.is_gzip(signal) else grpc.Compression.NoCompression
+        self._timeout_s = environment.timeout_s(signal)
+        self._tls = environment.tls(signal)
+        self._rpc = signal.rpc
         self._channel: grpc.Channel | None = None
 
     def post(self, body: bytes, timeout_s: float) -> Reply:
@@ -47,12 +48,17 @@ class GrpcTransport:
             if self._channel is None:
                 self._channel = self._open()
             channel: Any = self._channel
-            call = channel.unary_unary(_METHOD)  # without serializers it takes and gives bytes
+            call = channel.unary_unary(self._rpc)  # without serializers it takes and gives bytes
             answer = call(body, timeout=min(timeout_s, self._timeout_s), metadata=self._metadata)
             rejected, message = decode_rejection(bytes(answer))
         except grpc.RpcError as error:
             code = error.code()
-            return Reply(accepted=False, reason=f"gRPC {code.name}: {error.details()}", retryable=code in _RETRYABLE)
+            return Reply(
+                accepted=False,
+                reason=f"gRPC {code.name}: {error.details()}",
+                retryable=code in _RETRYABLE,
+                unsupported=code is grpc.StatusCode.UNIMPLEMENTED,
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the exporting thread
             return Reply(accepted=False, reason=str(error))
         return Reply(accepted=True, rejected=max(0, rejected), reason=message)

@@ -13,6 +13,7 @@ import requests
 
 from proofstream_otel import environment
 from proofstream_otel.protobuf import decode_rejection
+from proofstream_otel.signals import Signal
 from proofstream_otel.transport import Reply, show
 
 MAX_ANSWER_BYTES = 64 * 2**10
@@ -25,17 +26,18 @@ _RETRYABLE = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
+_UNSUPPORTED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _CHUNK_BYTES = 4096
 
 
 class HttpTransport:
     """Posts to one URL over one connection that is kept."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
         self.shown = show(url)
         self._url = url
-        self._gzip = environment.is_gzip()
-        self._timeout_s = environment.timeout_s()
+        self._gzip = environment.is_gzip(signal)
+        self._timeout_s = environment.timeout_s(signal)
         self._session = requests.Session()
         self._session.headers.update({"Content-Type": "application/x-protobuf", "User-Agent": "proofstream"})
         if self._gzip:
@@ -43,7 +45,7 @@ class HttpTransport:
         self._session.headers.update(headers)
         # Else requests would put what it finds in .netrc over a header that was asked for.
         self._session.auth = _as_it_is
-        tls = environment.tls()
+        tls = environment.tls(signal)
         self._verify = str(tls.authority) if tls.authority is not None else True
         if tls.certificate is not None and tls.key is not None:
             self._session.cert = (str(tls.certificate), str(tls.key))
@@ -95,6 +97,7 @@ def _reply(response: requests.Response, answer: bytes) -> Reply:
         accepted=False,
         reason=f"HTTP {status} {response.reason or ''}".strip(),
         retryable=status in _RETRYABLE,
+        unsupported=status in _UNSUPPORTED,
         retry_after_s=_retry_after(response.headers.get("Retry-After")),
     )
 

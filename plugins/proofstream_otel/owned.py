@@ -30,6 +30,10 @@ class Sink(Protocol):
         """Stop waiting in `write`, as `close` is about to come."""
         ...
 
+    def begin_closing(self, timeout_s: float) -> None:
+        """Begin to deliver what is left within `timeout_s` from now; `close` waits for it."""
+        ...
+
     def close(self, timeout_s: float) -> None:
         """Deliver what can be delivered within `timeout_s`."""
         ...
@@ -82,6 +86,11 @@ class OwnedWriter:
         """Let no sink wait any more."""
         for sink in self._sinks:
             sink.hurry()
+
+    def begin_closing(self, timeout_s: float) -> None:
+        """Let all sinks deliver what is left at the same time."""
+        for sink in self._sinks:
+            sink.begin_closing(timeout_s)
 
     def close(self, timeout_s: float) -> None:
         """Close the sinks, within `timeout_s` in all."""

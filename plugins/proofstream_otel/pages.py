@@ -7,6 +7,7 @@ from typing import Any
 from proofstream import CircuitCompiled, Envelope, GpuStatus
 from proofstream_otel import describe, safe
 from proofstream_otel.notes import Notebook
+from proofstream_otel.points import SpanRef
 from proofstream_otel.semconv import Attr
 from proofstream_otel.settings import NoteLimits
 from proofstream_otel.spans import SpanValues
@@ -20,12 +21,14 @@ class Page:
 
     Attributes:
         span: The span as it began.
+        ref: Where metrics and log records point to: the span, or the one above it if its id is not known yet.
     """
 
-    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "span")
+    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "ref", "span")
 
-    def __init__(self, span: SpanValues, limits: NoteLimits) -> None:
+    def __init__(self, span: SpanValues, ref: SpanRef, limits: NoteLimits) -> None:
         self.span = span
+        self.ref = ref
         self._notes = Notebook(limits)
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0

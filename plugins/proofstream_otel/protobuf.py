@@ -1,4 +1,7 @@
-"""Spans as OTLP protobuf: each is encoded once, on its own, so that a request's size is known before it is made."""
+"""Spans and log records as OTLP protobuf.
+
+Each is encoded once, on its own, so that a request's size is known before it is made.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from proofstream_otel.logs import LogValues
 from proofstream_otel.safe import Attributes, Value
 from proofstream_otel.semconv import SCOPE
 from proofstream_otel.spans import SpanEvent, SpanValues, fit
@@ -27,10 +32,28 @@ def encode_span(span: SpanValues) -> bytes:
     return fit(span, _encode_span, MAX_SPAN_BYTES)
 
 
+def encode_log(log: LogValues) -> bytes:
+    """The log record as an OTLP message."""
+    message = LogRecord(
+        time_unix_nano=log.time_unix_nano,
+        observed_time_unix_nano=log.observed_unix_nano,
+        severity_number=SeverityNumber.ValueType(log.severity_number),
+        severity_text=log.severity_text,
+        trace_id=bytes.fromhex(log.trace_id),
+        span_id=bytes.fromhex(log.span_id),
+        flags=log.flags,
+        event_name=log.event_name,
+    )
+    if log.body is not None:
+        message.body.string_value = log.body
+    fill(message.attributes, log.attributes)
+    return bytes(message.SerializeToString())
+
+
 def encode_resource(attributes: Attributes) -> bytes:
     """A resource as an OTLP message."""
     resource = Resource()
-    _fill(resource.attributes, attributes)
+    fill(resource.attributes, attributes)
     return bytes(resource.SerializeToString())
 
 
@@ -40,7 +63,10 @@ def encode_scope(version: str) -> bytes:
 
 
 def encode_request(scope: bytes, groups: Iterable[tuple[bytes, list[bytes]]]) -> bytes:
-    """A request from messages that are encoded already: for each resource its spans."""
+    """A request from messages that are encoded already: for each resource its spans, or log records, or metrics.
+
+    The three kinds of requests differ in nothing but what these are.
+    """
     return b"".join(_field(_RESOURCE_SPANS, _encode_group(scope, resource, spans)) for resource, spans in groups)
 
 
@@ -50,7 +76,7 @@ def _encode_group(scope: bytes, resource: bytes, spans: list[bytes]) -> bytes:
 
 
 def decode_rejection(response: bytes) -> tuple[int, str]:
-    """How many spans a receiver took the request but refused to keep, and what it says about that.
+    """How many items a receiver took the request but refused to keep, and what it says about that.
 
     Raises:
         ValueError: It is not an OTLP response.
@@ -59,7 +85,7 @@ def decode_rejection(response: bytes) -> tuple[int, str]:
         partial = ExportTraceServiceResponse.FromString(response).partial_success
     except Exception as error:
         raise ValueError("not an OTLP response") from error
-    return partial.rejected_spans, partial.error_message
+    return partial.rejected_spans, partial.error_message  # the field of every signal has this number
 
 
 def _field(number: int, content: bytes) -> bytes:
@@ -89,7 +115,7 @@ def _encode_span(span: SpanValues) -> bytes:
         end_time_unix_nano=span.end_unix_nano,
         dropped_events_count=span.dropped_events,
     )
-    _fill(message.attributes, span.attributes)
+    fill(message.attributes, span.attributes)
     for event in span.events:
         _add_event(message, event)
     for link in span.links:
@@ -102,10 +128,11 @@ def _encode_span(span: SpanValues) -> bytes:
 
 def _add_event(message: Span, event: SpanEvent) -> None:
     added = message.events.add(name=event.name, time_unix_nano=event.time_unix_nano)
-    _fill(added.attributes, event.attributes)
+    fill(added.attributes, event.attributes)
 
 
-def _fill(pairs: Any, attributes: Attributes) -> None:
+def fill(pairs: Any, attributes: Attributes) -> None:
+    """Put attributes into a message."""
     for key, value in attributes.items():
         _set(pairs.add(key=key).value, value)
 

@@ -79,10 +79,10 @@ def integer(value: int) -> int | str:
     return int(value) if _INT64_MIN <= value <= _INT64_MAX else str(value)
 
 
-def text(value: str) -> str:
-    """The string as valid Unicode of at most `MAX_STRING_CHARS` characters; a cut one ends in an ellipsis."""
-    if len(value) > MAX_STRING_CHARS:
-        value = value[: MAX_STRING_CHARS - 1] + _CUT
+def text(value: str, max_chars: int = MAX_STRING_CHARS) -> str:
+    """The string as valid Unicode of at most `max_chars` characters; a cut one ends in an ellipsis."""
+    if len(value) > max_chars:
+        value = value[: max_chars - 1] + _CUT
     if value.isascii():
         return value
     return value.encode("utf-8", "replace").decode("utf-8")

@@ -188,6 +188,7 @@ class Metric(msgspec.Struct, frozen=True):
         attributes: The keys that its series may have.
         summary: What it says, in one sentence.
         is_live: Whether it is about this very moment, so that a recording that is replayed does not fill it.
+        is_counted_elsewhere: Whether somebody else counts, and began before us.
     """
 
     name: str
@@ -196,6 +197,7 @@ class Metric(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...]
     summary: str
     is_live: bool = False
+    is_counted_elsewhere: bool = False
 
 
 _PROOF = (Label.MODEL, Label.BACKEND)
@@ -367,13 +369,16 @@ class Metrics:
     TEMPERATURE: Final = Metric(
         "hw.temperature", "Cel", Instrument.GAUGE, (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT), "Temperature.", True
     )
-    ENERGY: Final = Metric("hw.energy", "J", Instrument.COUNTER, _HARDWARE, "Energy since the driver was loaded.", True)
+    ENERGY: Final = Metric(
+        "hw.energy", "J", Instrument.COUNTER, _HARDWARE, "Energy since the driver was loaded.", True, True
+    )
     ERRORS: Final = Metric(
         "hw.errors",
         "{error}",
         Instrument.COUNTER,
         (*_HARDWARE, Label.ERROR_TYPE),
         "Memory errors since the driver was loaded, and critical errors since sampling began.",
+        True,
         True,
     )
     STATUS: Final = Metric(

@@ -133,9 +133,38 @@ class Writer(Protocol):
         """Stop waiting in `end`, as `close` is about to come."""
         ...
 
+    def begin_closing(self, timeout_s: float) -> None:
+        """Begin to deliver what is left within `timeout_s` from now; `close` waits for it."""
+        ...
+
     def close(self, timeout_s: float) -> None:
         """Deliver what can be delivered within `timeout_s` and count the rest as lost."""
         ...
+
+
+class _Nowhere:
+    """The writer where nobody wants spans, but their bounds and ids are needed for something else."""
+
+    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+        return Started(trace_id=span.trace_id, span_id=span.span_id, sampled=False)
+
+    def end(self, span: SpanValues) -> None:
+        """Let go of it."""
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def hurry(self) -> None:
+        """Do nothing."""
+
+    def begin_closing(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+    def close(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+
+NOWHERE: Writer = _Nowhere()
 
 
 def keep_ends(items: list[_T], count: int) -> list[_T]:

@@ -15,10 +15,10 @@ from opentelemetry.util.re import parse_env_headers
 
 from proofstream import ConfigError, PluginError
 from proofstream_otel import environment
+from proofstream_otel.signals import SIGNALS, Signal
 
 HTTP_DEFAULT = "http://localhost:4318"
 GRPC_DEFAULT = "grpc://localhost:4317"
-TRACES_PATH = "/v1/traces"
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why not, or what it wants to say although it did; else empty.
         retryable: Another attempt may be accepted.
         retry_after_s: When the receiver wants to be asked again, or None.
-        rejected: Spans that it refused to keep although it took the request.
+        rejected: Items that it refused to keep although it took the request.
+        unsupported: It does not take this signal at all.
     """
 
     accepted: bool
@@ -37,6 +38,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     retryable: bool = False
     retry_after_s: float | None = None
     rejected: int = 0
+    unsupported: bool = False
 
 
 class Transport(Protocol):
@@ -54,24 +56,24 @@ class Transport(Protocol):
         ...
 
 
-def open_transport(endpoint: str, headers: Mapping[str, str]) -> Transport:
-    """The transport for an endpoint; an empty one is looked up in the environment. Nothing is connected yet.
+def open_transport(endpoint: str, headers: Mapping[str, str], signal: Signal) -> Transport:
+    """The transport of a signal to an endpoint; an empty one is looked up in the environment. Nothing is connected yet.
 
     Raises:
         ConfigError: The endpoint is not one, or a variable is wrong.
         PluginError: It needs packages that are not installed.
     """
-    url = endpoint or _endpoint_of_environment()
+    url = endpoint or _endpoint_of_environment(signal)
     parts = urlsplit(url)
     if not parts.hostname:
         raise ConfigError(f"otel.endpoint: {show(url)!r} has no host")
-    all_headers = {**parse_env_headers(environment.exporter("HEADERS") or "", liberal=True), **headers}
-    if parts.scheme == "grpc" or _is_grpc(endpoint):
-        return _open_grpc(url, all_headers)
+    all_headers = {**parse_env_headers(environment.exporter("HEADERS", signal) or "", liberal=True), **headers}
+    if parts.scheme == "grpc" or _is_grpc(endpoint, signal):
+        return _open_grpc(url, all_headers, signal)
     from proofstream_otel.otlp_http import HttpTransport
 
-    exact = not endpoint and environment.traces_endpoint() is not None
-    return HttpTransport(url if exact else _with_path(url), all_headers)
+    exact = not endpoint and environment.own_endpoint(signal) is not None
+    return HttpTransport(url if exact else _with_path(url, signal), all_headers, signal)
 
 
 def show(url: str) -> str:
@@ -80,23 +82,26 @@ def show(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _endpoint_of_environment() -> str:
-    default = GRPC_DEFAULT if _is_grpc("") else HTTP_DEFAULT
-    return environment.traces_endpoint() or environment.base_endpoint() or default
+def _endpoint_of_environment(signal: Signal) -> str:
+    default = GRPC_DEFAULT if _is_grpc("", signal) else HTTP_DEFAULT
+    return environment.own_endpoint(signal) or environment.base_endpoint() or default
 
 
-def _is_grpc(endpoint: str) -> bool:
+def _is_grpc(endpoint: str, signal: Signal) -> bool:
     """Whether the environment's protocol is gRPC; an endpoint that was asked for says its own by its scheme."""
-    return not endpoint and (environment.exporter("PROTOCOL") or "") == "grpc"
+    return not endpoint and (environment.exporter("PROTOCOL", signal) or "") == "grpc"
 
 
-def _with_path(url: str) -> str:
+def _with_path(url: str, signal: Signal) -> str:
+    """The signal's URL below a base URL; one that names a signal already stands for its base."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    return urlunsplit(parts._replace(path=path if path.endswith(TRACES_PATH) else path + TRACES_PATH))
+    for known in SIGNALS:
+        path = path.removesuffix(known.path)
+    return urlunsplit(parts._replace(path=path + signal.path))
 
 
-def _open_grpc(url: str, headers: Mapping[str, str]) -> Transport:
+def _open_grpc(url: str, headers: Mapping[str, str], signal: Signal) -> Transport:
     if importlib.util.find_spec("grpc") is None:
         raise PluginError(
             "otel: an endpoint with gRPC needs packages that are not installed",
@@ -104,4 +109,4 @@ def _open_grpc(url: str, headers: Mapping[str, str]) -> Transport:
         )
     from proofstream_otel.otlp_grpc import GrpcTransport
 
-    return GrpcTransport(url, headers)
+    return GrpcTransport(url, headers, signal)

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceRequest,
@@ -161,6 +163,143 @@ def read_request(body: bytes) -> list[SeenSpan]:
     ]
 
 
+class SeenPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A data point as a reader sees it, whatever way it went; a histogram's value is its sum."""
+
+    name: str
+    unit: str
+    kind: str
+    monotonic: bool
+    start_unix_nano: int
+    time_unix_nano: int
+    attributes: dict[str, Any]
+    value: float
+    count: int = 0
+    bucket_counts: tuple[int, ...] = ()
+    bounds: tuple[float, ...] = ()
+    exemplars: tuple[tuple[float, str, str], ...] = ()
+
+
+class SeenLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A log record as a reader sees it, whatever way it went."""
+
+    event_name: str
+    time_unix_nano: int
+    severity: tuple[int, str]
+    body: str | None
+    attributes: dict[str, Any]
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def _point_from_json(metric: dict[str, Any], kind: str, point: dict[str, Any]) -> SeenPoint:
+    number = int(point["asInt"]) if "asInt" in point else point.get("asDouble", point.get("sum", 0.0))
+    return SeenPoint(
+        name=metric["name"],
+        unit=metric["unit"],
+        kind=kind,
+        monotonic=metric[kind].get("isMonotonic", False),
+        start_unix_nano=int(point.get("startTimeUnixNano", "0")),
+        time_unix_nano=int(point["timeUnixNano"]),
+        attributes=_json_attributes(point["attributes"]),
+        value=number,
+        count=int(point.get("count", "0")),
+        bucket_counts=tuple(map(int, point.get("bucketCounts", []))),
+        bounds=tuple(point.get("explicitBounds", [])),
+        exemplars=tuple((e["asDouble"], e["traceId"], e["spanId"]) for e in point.get("exemplars", [])),
+    )
+
+
+def read_metric_file(path: Path) -> list[SeenPoint]:
+    """The data points of a file of OTLP JSON lines, in its order."""
+    found: list[SeenPoint] = []
+    for line in path.read_bytes().splitlines():
+        for group in json.loads(line)["resourceMetrics"]:
+            for metric in group["scopeMetrics"][0]["metrics"]:
+                (kind,) = metric.keys() & {"gauge", "sum", "histogram"}
+                found.extend(_point_from_json(metric, kind, point) for point in metric[kind]["dataPoints"])
+    return found
+
+
+def read_log_file(path: Path) -> list[SeenLog]:
+    """The log records of a file of OTLP JSON lines, in its order."""
+    return [
+        SeenLog(
+            event_name=record["eventName"],
+            time_unix_nano=int(record["timeUnixNano"]),
+            severity=(record["severityNumber"], record["severityText"]),
+            body=record.get("body", {}).get("stringValue"),
+            attributes=_json_attributes(record["attributes"]),
+            trace_id=record["traceId"],
+            span_id=record["spanId"],
+            flags=record["flags"],
+        )
+        for line in path.read_bytes().splitlines()
+        for group in json.loads(line)["resourceLogs"]
+        for record in group["scopeLogs"][0]["logRecords"]
+    ]
+
+
+def _point_from_proto(metric: Any, kind: str, point: Any) -> SeenPoint:
+    if kind == "histogram":
+        value: float = point.sum
+    else:
+        value = getattr(point, str(point.WhichOneof("value")))
+    return SeenPoint(
+        name=metric.name,
+        unit=metric.unit,
+        kind=kind,
+        monotonic=kind == "sum" and metric.sum.is_monotonic,
+        start_unix_nano=point.start_time_unix_nano,
+        time_unix_nano=point.time_unix_nano,
+        attributes=_proto_attributes(point.attributes),
+        value=value,
+        count=point.count if kind == "histogram" else 0,
+        bucket_counts=tuple(point.bucket_counts) if kind == "histogram" else (),
+        bounds=tuple(point.explicit_bounds) if kind == "histogram" else (),
+        exemplars=tuple((e.as_double, e.trace_id.hex(), e.span_id.hex()) for e in point.exemplars)
+        if kind == "histogram"
+        else (),
+    )
+
+
+def read_metric_request(body: bytes) -> list[SeenPoint]:
+    """The data points of one OTLP request."""
+    found: list[SeenPoint] = []
+    for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+        for scope in group.scope_metrics:
+            for metric in scope.metrics:
+                kind = str(metric.WhichOneof("data"))
+                points: Any = getattr(metric, kind).data_points
+                found.extend(_point_from_proto(metric, kind, point) for point in points)
+    return found
+
+
+def read_log_request(body: bytes) -> list[SeenLog]:
+    """The log records of one OTLP request."""
+    return [
+        SeenLog(
+            event_name=record.event_name,
+            time_unix_nano=record.time_unix_nano,
+            severity=(int(record.severity_number), record.severity_text),
+            body=record.body.string_value if record.HasField("body") else None,
+            attributes=_proto_attributes(record.attributes),
+            trace_id=record.trace_id.hex(),
+            span_id=record.span_id.hex(),
+            flags=record.flags,
+        )
+        for group in ExportLogsServiceRequest.FromString(body).resource_logs
+        for scope in group.scope_logs
+        for record in scope.log_records
+    ]
+
+
+def values_of(points: list[SeenPoint], name: str) -> dict[tuple[Any, ...], float]:
+    """The last value of each series of a metric, by the values of its attributes in order of their keys."""
+    return {tuple(p.attributes[k] for k in sorted(p.attributes)): p.value for p in points if p.name == name}
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a receiver answers, and after how long."""
 
@@ -177,9 +316,16 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receiver:
-    """An OTLP/HTTP receiver on a free port; it gives the answers it was told to, the last one from then on."""
+    """An OTLP/HTTP receiver on a free port; it gives the answers it was told to, the last one from then on.
+
+    What it notes and answers concerns traces; the other signals are kept apart and answered as `others` says.
+    """
 
     def __init__(self) -> None:
+        self.others = Answer()
+        self.points: list[SeenPoint] = []
+        self.logs: list[SeenLog] = []
+        self.other_paths: list[str] = []
         self.answers: list[Answer] = []
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
@@ -225,6 +371,8 @@ class Receiver:
     def take(self, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Note a request and choose its answer."""
         content = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        if path.endswith(("/v1/metrics", "/v1/logs")):
+            return self._take_other(path, content)
         answer = self.answers[min(len(self.paths), len(self.answers) - 1)] if self.answers else Answer()
         self.paths.append(path)
         self.headers.append(headers)
@@ -232,6 +380,14 @@ class Receiver:
         if answer.status == 200:
             self.spans.extend(read_request(content))
         return answer
+
+    def _take_other(self, path: str, content: bytes) -> Answer:
+        self.other_paths.append(path)
+        if self.others.status == 200 and path.endswith("/v1/metrics"):
+            self.points.extend(read_metric_request(content))
+        elif self.others.status == 200:
+            self.logs.extend(read_log_request(content))
+        return self.others
 
     def close(self) -> None:
         """Stop it."""

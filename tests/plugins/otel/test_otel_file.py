@@ -41,10 +41,10 @@ def test_a_file_that_is_full_is_set_aside(kit: Any, tmp_path: Path) -> None:
     for part in range(2):
         host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
     host.close()
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.glob("traces*"))
     assert names == ["traces-1.jsonl", "traces-2.jsonl", "traces.jsonl"]
     assert all(path.stat().st_size <= 2**20 for path in tmp_path.iterdir())
-    assert sum(len(kit.read_file(path)) for path in tmp_path.iterdir()) == 2 * 213
+    assert sum(len(kit.read_file(path)) for path in tmp_path.glob("traces*")) == 2 * 213
 
 
 def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> None:

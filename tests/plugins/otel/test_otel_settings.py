@@ -23,9 +23,9 @@ from proofstream_otel.settings import Rounds, read
             "otel.endpoint: 'localhost:4318' does not start with http://, https:// or grpc://",
         ),
         ({"endpoint": "http://"}, "otel.endpoint: 'http://' has no host"),
-        ({"rounds": "logs"}, "otel.rounds: 'logs' is not supported: rounds go to traces only"),
-        ({"rounds": "both"}, "otel.rounds: 'both' is not supported: rounds go to traces only"),
-        ({"rounds": "some"}, "otel.rounds: Input should be 'span_events', 'aggregate' or 'off'"),
+        ({"rounds": "some"}, "otel.rounds: Input should be 'span_events', 'logs', 'both', 'aggregate' or 'off'"),
+        ({"metric_interval_s": 0}, "otel.metric_interval_s: Input should be greater than or equal to 0.1"),
+        ({"metrics": "some"}, "otel.metrics: Input should be a valid boolean, unable to interpret input"),
         ({"max_round_events": -1}, "otel.max_round_events: Input should be greater than or equal to 0"),
         ({"headers": {"a": 1}}, "otel.headers.a: Input should be a valid string"),
     ],
@@ -41,7 +41,7 @@ def test_a_misspelt_key_is_told_the_right_ones() -> None:
         read({"endpont": "http://localhost"})
     assert str(raised.value) == (
         "otel.endpont: there is no such key; "
-        "known are endpoint, file, headers, max_file_bytes, max_round_events, rounds"
+        "known are endpoint, file, headers, logs, max_file_bytes, max_round_events, metric_interval_s, metrics, rounds"
     )
 
 

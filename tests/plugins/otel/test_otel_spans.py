@@ -323,7 +323,7 @@ class TestParents:
     def test_an_unsampled_one_drops_the_proof_and_says_so_once(
         self, kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+        host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "metrics": False, "logs": False})
         derived = host.feed(envelopes([*kit.small_proof(), *kit.small_proof()], traceparent=TRACEPARENT[:-2] + "00"))
         host.close()
         assert [event.sampled for event in derived if isinstance(event, ps.TraceStarted)] == [False, False]

@@ -1,0 +1,76 @@
+"""The three kinds of telemetry, and what differs between them on the way to a receiver."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of telemetry.
+
+    Attributes:
+        name: `traces`, `metrics` or `logs`.
+        items: What is counted of it, in the plural.
+        exported: The health counter of items that the receiver acknowledged.
+        written: That of items written to files.
+        lost: That of items that could not be delivered.
+        failures: That of requests that failed for good.
+        rpc: The gRPC method.
+        file_stem: The file's name without its ending.
+    """
+
+    name: str
+    items: str
+    exported: str
+    written: str
+    lost: str
+    failures: str
+    rpc: str
+    file_stem: str
+
+    @property
+    def path(self) -> str:
+        """What is appended to a receiver's base URL."""
+        return f"/v1/{self.name}"
+
+    @property
+    def variable(self) -> str:
+        """How the signal is called in OTEL_EXPORTER_OTLP_ variables."""
+        return self.name.upper()
+
+
+_SERVICES = "/opentelemetry.proto.collector"
+
+TRACES: Final = Signal(
+    name="traces",
+    items="spans",
+    exported="spans_exported",
+    written="spans_written",
+    lost="lost_spans",
+    failures="export_failures",
+    rpc=f"{_SERVICES}.trace.v1.TraceService/Export",
+    file_stem="traces",
+)
+METRICS: Final = Signal(
+    name="metrics",
+    items="data points",
+    exported="metric_points_exported",
+    written="metric_points_written",
+    lost="lost_metrics",
+    failures="metric_export_failures",
+    rpc=f"{_SERVICES}.metrics.v1.MetricsService/Export",
+    file_stem="metrics",
+)
+LOGS: Final = Signal(
+    name="logs",
+    items="log records",
+    exported="logs_exported",
+    written="logs_written",
+    lost="lost_logs",
+    failures="log_export_failures",
+    rpc=f"{_SERVICES}.logs.v1.LogsService/Export",
+    file_stem="logs",
+)
+SIGNALS: Final = (TRACES, METRICS, LOGS)
