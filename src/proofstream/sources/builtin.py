@@ -24,6 +24,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         from proofstream.sources.streams import StdinSource
 
         _refuse_file_flags(request)
+        _refuse_once(request)
         return StdinSource(request, decoder)
 
     def open_unix(request: SourceRequest) -> Source:
@@ -79,6 +80,7 @@ def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
     from proofstream.sources.files import FileSource
     from proofstream.sources.following import FollowedFile
 
+    _refuse_once(request)
     path = _path_of(request.uri)
     if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
         raise UsageError(f"--speed {request.speed}: it must be a number above 0")
@@ -102,3 +104,10 @@ def _refuse_file_flags(request: SourceRequest) -> None:
     for flag, given in (("--follow", request.follow), ("--speed", request.speed is not None)):
         if given:
             raise UsageError(f"{flag} is for files; {request.uri} has its own pace")
+
+
+def _refuse_once(request: SourceRequest) -> None:
+    if request.once:
+        raise UsageError(
+            f"--once is for sockets, where it ends the run with the first connection; not for {request.uri}"
+        )

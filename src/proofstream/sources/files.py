@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proofstream.contracts import Feed, SourceRequest
-from proofstream.errors import SourceError
+from proofstream.errors import SourceError, UsageError
 from proofstream.sources.arrivals import Arrivals
 from proofstream.sources.compression import CutShort, blocks, is_compressed
 from proofstream.sources.lines import Item, LineReader
@@ -65,10 +65,13 @@ class FileSource:
 
         Raises:
             SourceError: It cannot be read.
+            UsageError: It is to be paced, and is no file.
         """
         with open_file(self._path) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._replay(feed, file)
+            elif self._pacer is not None:
+                raise UsageError(f"--speed is for files; {self._path} is none and has its own pace")
             else:
                 settings = StreamSettings(
                     name=str(self._path), decoder=self._decoder, max_line_bytes=self._max_line_bytes

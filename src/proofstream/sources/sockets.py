@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
+import re
 import socket
 import stat
 import threading
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError, UsageError
@@ -29,6 +29,10 @@ _READ_BYTES = 64 * 1024
 _LOOK_UP_S = 0.2
 _STOP_WITHIN_S = 1.0
 _BACKLOG = 512
+_TCP = re.compile(r"tcp://(?P<host>\[[^]]+]|[^][:/@?#]+):(?P<port>[^:/?#]+)")
+_PORT = re.compile(r"[0-9]{1,5}")
+_LARGEST_PORT = 65535
+_TCP_EXAMPLE = "for example tcp://127.0.0.1:7777"
 
 
 class _Listener:
@@ -150,7 +154,8 @@ class TcpSource(_Listener):
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
-            raise SourceError(f"cannot listen on {self._request.uri}: {error.strerror}") from error
+            hint = "use another port, or port 0, which takes a free one" if error.errno == errno.EADDRINUSE else None
+            raise SourceError(f"cannot listen on {self._request.uri}: {error.strerror}", hint=hint) from error
         self._serve(feed, listener, f"tcp://{_shown(listener.getsockname())}", lambda peer: f"from {_shown(peer)}")
 
 
@@ -160,18 +165,21 @@ def _shown(address: tuple[Any, ...]) -> str:
 
 
 def _parse_tcp(uri: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(uri)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise UsageError(f"{uri}: {error}") from None
-    if not uri.startswith("tcp://") or host is None or port is None or parts.netloc != uri.removeprefix("tcp://"):
-        raise UsageError(f"{uri}: expected tcp://HOST:PORT", hint="for example tcp://127.0.0.1:7777")
+    parts = _TCP.fullmatch(uri)
+    if parts is None:
+        raise UsageError(f"{uri}: expected tcp://HOST:PORT", hint=_TCP_EXAMPLE)
+    port = parts["port"]
+    if not _PORT.fullmatch(port) or int(port) > _LARGEST_PORT:
+        raise UsageError(f"{uri}: the port is no number from 0 to {_LARGEST_PORT}", hint=_TCP_EXAMPLE)
+    return _loopback(uri, parts["host"].strip("[]").lower()), int(port)
+
+
+def _loopback(uri: str, host: str) -> str:
     if host == "localhost":
-        return "127.0.0.1", port
+        return "127.0.0.1"
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_loopback:
-            return host, port
+            return host
     raise UsageError(
         f"{uri}: only loopback addresses can be listened on, since whoever connects is believed",
         hint="use 127.0.0.1, localhost or [::1], and a tunnel or an OpenTelemetry Collector between machines",
@@ -205,8 +213,7 @@ class UnixSource(_Listener):
             ours = self._path.stat()
         except OSError as error:
             listener.close()
-            # Python's own check of the path's length has no errno and no strerror.
-            raise SourceError(f"cannot listen on unix:{self._path}: {error.strerror or error}") from error
+            raise _no_socket(self._path, error) from error
         try:
             self._serve(feed, listener, f"unix:{self._path}", lambda _: f"connection {self._accepted + 1}")
         finally:
@@ -220,16 +227,29 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SourceError(f"cannot listen on unix:{path}: {error.strerror}") from error
+        raise _no_socket(path, error) from error
     if not stat.S_ISSOCK(mode):
         raise SourceError(f"cannot listen on unix:{path}: something that is no socket is there", hint="remove it first")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         result = probe.connect_ex(str(path))
     if result != errno.ECONNREFUSED:
-        why = "somebody listens there" if result in {0, errno.EAGAIN} else os.strerror(result)
-        raise SourceError(f"cannot listen on unix:{path}: {why}")
+        if result in {0, errno.EAGAIN}:
+            raise SourceError(f"cannot listen on unix:{path}: somebody listens there", hint="use another path")
+        raise SourceError(f"cannot listen on unix:{path}: {os.strerror(result)}")
     path.unlink(missing_ok=True)
+
+
+def _no_socket(path: Path, error: OSError) -> SourceError:
+    """Why there cannot be a socket at the path."""
+    # Python's own check of the path's length has no number.
+    if error.errno in (None, errno.ENAMETOOLONG):
+        length = len(os.fsencode(path))
+        why = f"a socket's path may have about 100 bytes, and this one has {length}"
+        return SourceError(f"cannot listen on unix:{path}: {why}", hint="use a shorter path, such as unix:proofs.sock")
+    if error.errno == errno.ENOENT:
+        return SourceError(f"cannot listen on unix:{path}: there is no folder {path.parent}")
+    return SourceError(f"cannot listen on unix:{path}: {error.strerror}")
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:

@@ -308,3 +308,15 @@ def test_a_speed_that_is_none_is_a_usage_error(speed: float, open_source: Any) -
 def test_flags_for_files_are_refused_elsewhere(uri: str, flags: dict[str, Any], open_source: Any) -> None:
     with pytest.raises(UsageError, match="is for files"):
         open_source(uri, **flags)
+
+
+@pytest.mark.parametrize("uri", ["-", "x.jsonl"])
+def test_once_is_refused_where_nobody_connects(uri: str, open_source: Any) -> None:
+    with pytest.raises(UsageError, match="--once is for sockets"):
+        open_source(uri, once=True)
+
+
+def test_a_named_pipe_cannot_be_paced(tmp_path: Path, start: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="has its own pace"):
+        start(tmp_path / "pipe", speed=2.0).join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import subprocess
@@ -175,8 +176,9 @@ def test_too_many_peers_are_turned_away(start: Any, eventually: Any, monkeypatch
 
 def test_an_address_in_use_is_one_clear_line(start: Any, open_source: Any) -> None:
     taken = start("tcp://127.0.0.1:0").address
-    with pytest.raises(SourceError, match=r"cannot listen on .*: Address already in use"):
+    with pytest.raises(SourceError, match=rf"^cannot listen on {taken}: Address already in use") as caught:
         start(taken).join()
+    assert caught.value.hint == "use another port, or port 0, which takes a free one"
 
 
 @pytest.mark.parametrize(
@@ -189,11 +191,29 @@ def test_other_machines_cannot_be_listened_for(uri: str, open_source: Any) -> No
 
 @pytest.mark.parametrize(
     "uri",
-    ["tcp:127.0.0.1:80", "tcp://127.0.0.1", "tcp://:80", "tcp://127.0.0.1:80/x", "tcp://127.0.0.1:99999", "unix:"],
+    [
+        "tcp:127.0.0.1:80",
+        "tcp://127.0.0.1",
+        "tcp://127.0.0.1:",
+        "tcp://:80",
+        "tcp://127.0.0.1:80/x",
+        "tcp://[::1:80",
+        "tcp://[::1]",
+        "tcp://",
+        "unix:",
+    ],
 )
 def test_addresses_of_another_form_are_usage_errors(uri: str, open_source: Any) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=f"^{re.escape(uri)}: expected (tcp://HOST:PORT|unix:PATH)"):
         open_source(uri)
+
+
+@pytest.mark.parametrize("port", ["22x", "99999", "-1", "+1", "1_0", "\u0663"])
+def test_a_port_that_is_none_is_a_usage_error(port: str, open_source: Any) -> None:
+    uri = f"tcp://127.0.0.1:{port}"
+    with pytest.raises(UsageError, match=f"^{re.escape(uri)}: the port is no number from 0 to 65535") as caught:
+        open_source(uri)
+    assert caught.value.hint == "for example tcp://127.0.0.1:7777"
 
 
 def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, start: Any) -> None:
@@ -237,10 +257,18 @@ def test_a_socket_that_somebody_put_in_our_place_is_not_removed(tmp_path: Path, 
     assert path.read_text() == "theirs"
 
 
-@pytest.mark.parametrize("name", ["missing/s.sock", "x" * 200])
-def test_a_path_that_cannot_be_bound_is_one_clear_line(name: str, tmp_path: Path, start: Any) -> None:
-    with pytest.raises(SourceError, match=r"cannot listen on unix:.*"):
-        start(f"unix:{tmp_path}/{name}").join()
+def test_a_folder_that_is_missing_is_named(tmp_path: Path, start: Any) -> None:
+    with pytest.raises(SourceError, match=r"^cannot listen on unix:.*/no/s.sock: there is no folder .*/no$"):
+        start(f"unix:{tmp_path}/no/s.sock").join()
+
+
+@pytest.mark.parametrize("length", [150, 300])
+def test_a_path_that_is_too_long_says_how_long_it_may_be(length: int, tmp_path: Path, start: Any) -> None:
+    path = tmp_path / ("x" * length)
+    why = f"a socket's path may have about 100 bytes, and this one has {len(str(path))}"
+    with pytest.raises(SourceError, match=why) as caught:
+        start(f"unix:{path}").join()
+    assert caught.value.hint == "use a shorter path, such as unix:proofs.sock"
 
 
 def test_stop_from_another_thread_while_data_pours_in(uri: str, start: Any, eventually: Any) -> None:
