@@ -47,8 +47,11 @@ def parse(request: SourceRequest) -> DemoRequest:
     """Read ``demo:NAME?pace=SECONDS&sample=N``.
 
     Raises:
-        UsageError: There is no such model, or the query says something that is not understood.
+        UsageError: There is no such model, or the request says something that is not understood.
     """
+    for flag, is_set in (("--follow", request.follow), ("--once", request.once)):
+        if is_set:
+            raise UsageError(f"{flag} is not for {request.uri}, which ends when its proof is verified")
     name, _, query = request.rest.partition("?")
     if name not in MODELS:
         raise UsageError(f"there is no demo model {name!r}", hint=f"one of: {', '.join(MODELS)}")

@@ -201,6 +201,12 @@ def test_what_is_not_understood_is_a_usage_error(uri: str, message: str, hint: s
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
+@pytest.mark.parametrize("flag", ["follow", "once"])
+def test_flags_of_other_sources_are_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"^--{flag} is not for demo:digits"):
+        open_demo(SourceRequest(uri="demo:digits", **{flag: True}))
+
+
 def test_the_plugin_declares_its_source_and_its_command() -> None:
     plugin = DemoPlugin()
     (source,) = plugin.proofstream_sources()
