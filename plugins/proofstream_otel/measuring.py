@@ -15,6 +15,8 @@ from proofstream_otel.points import MetricSink, SpanRef
 from proofstream_otel.proof_metrics import ProofMetrics
 from proofstream_otel.registry import Registry
 
+_ABOUT_GPUS = (GpuTelemetry, GpuStatus)
+
 LEAST_PAUSE_S = 1.0
 """Between two collections, also where proofs end faster than that."""
 
@@ -37,8 +39,9 @@ class Measuring:
     def feed(self, envelope: Envelope) -> None:
         """Take the next envelope."""
         self._pipeline.feed(envelope)
-        if self._live and isinstance(envelope.event, GpuTelemetry | GpuStatus):
-            self._gpus.take(envelope.event)
+        event = envelope.event
+        if self._live and isinstance(event, _ABOUT_GPUS):
+            self._gpus.take(event)
 
     def opened(self, interval: Interval) -> None:
         """Take an interval that began."""

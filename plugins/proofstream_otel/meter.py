@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from proofstream_otel import safe
@@ -86,9 +87,13 @@ class Meter(ABC):
 
 def key_of(labels: Labels) -> Key:
     """Labels as a key; texts are made safe and cut."""
+    return _key_of(tuple(labels.items()))
+
+
+@lru_cache(4096)
+def _key_of(labels: Key) -> Key:
     return tuple(
-        (key, safe.text(value, _MAX_LABEL_CHARS) if isinstance(value, str) else value)
-        for key, value in sorted(labels.items())
+        (key, safe.text(value, _MAX_LABEL_CHARS) if isinstance(value, str) else value) for key, value in sorted(labels)
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 
-from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, SessionClosed, UnknownEvent
+from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
 from proofstream_otel.export import Delivery
 from proofstream_otel.meter import Labels, Meter
 from proofstream_otel.semconv import Label, Metric, Metrics
@@ -25,7 +24,7 @@ class PipelineMetrics:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._received: Counter[str] = Counter()
+        self._received: dict[type[ProofEvent], int] = {}
         self._known: dict[tuple[Metric, tuple[str, ...]], int] = {}
         meter.add(Metrics.EVENTS_REFUSED, 0, {})
         for where in (INTAKE, PRODUCER_SIDE):
@@ -35,7 +34,8 @@ class PipelineMetrics:
         """Take the next envelope."""
         event = envelope.event
         if envelope.origin == PRODUCER:
-            self._received[OTHER if isinstance(event, UnknownEvent) else envelope.kind] += 1
+            kind = type(event)  # counted by type, as this is called for every event of a stream
+            self._received[kind] = self._received.get(kind, 0) + 1
             if isinstance(event, Log):
                 self._note_lagged(event)
         elif isinstance(event, PluginHealth):
@@ -48,7 +48,8 @@ class PipelineMetrics:
     def flush(self) -> None:
         """Hand on what was counted."""
         for kind, number in self._received.items():
-            self._meter.add(Metrics.EVENTS_RECEIVED, number, {Label.EVENT_KIND: kind})
+            name = OTHER if kind is UnknownEvent else kind.__name__
+            self._meter.add(Metrics.EVENTS_RECEIVED, number, {Label.EVENT_KIND: name})
         self._received.clear()
 
     def note_deliveries(self, deliveries: Mapping[str, Delivery]) -> None:

@@ -27,6 +27,7 @@ ABORTED = "aborted"
 UNKNOWN = "unknown"
 
 _NS_PER_S = 1e9
+_MAX_NAME = 256
 _PARTS = {
     IntervalKind.WEIGHT_OPENING: Metrics.WEIGHT_OPENING_DURATION,
     IntervalKind.WEIGHT_BINDING: Metrics.WEIGHT_BINDING_DURATION,
@@ -96,9 +97,10 @@ class ProofMetrics:
         self._meter = meter
         self._live = live
         self._clock = clock
-        self._running: dict[Proof, _Running] = {}
+        self._running: dict[Interval, _Running] = {}
         self._open: Counter[tuple[str, str]] = Counter()
-        self._rounds: Counter[Interval] = Counter()
+        self._rounds: dict[Interval, int] = {}
+        self._heard: Interval | None = None
         self._ended = False
 
     def opened(self, interval: Interval) -> None:
@@ -114,7 +116,7 @@ class ProofMetrics:
             return
         self._hear(interval)
         if isinstance(envelope.event, SumcheckRound):
-            self._rounds[interval] += 1
+            self._rounds[interval] = self._rounds.get(interval, 0) + 1
 
     def closed(self, interval: Interval, ref: SpanRef) -> None:
         """Take an interval that ended, and its span."""
@@ -133,6 +135,7 @@ class ProofMetrics:
                 labels[Label.LAYER_KIND] = interval.layer_kind
             self._meter.add(Metrics.ROUNDS, rounds, labels)
         self._rounds.clear()
+        self._heard = None
         ended, self._ended = self._ended, False
         return ended
 
@@ -142,10 +145,11 @@ class ProofMetrics:
         return bool(self._running)
 
     def _hear(self, interval: Interval) -> None:
-        if not self._live:
-            return
-        proof = interval if isinstance(interval, Proof) else interval.proof
-        running = None if proof is None else self._running.get(proof)
+        proof = interval.proof or interval
+        if proof is self._heard or not self._live:
+            return  # of one batch's events the first one is enough
+        self._heard = proof
+        running = self._running.get(proof)
         if running is not None:
             running.heard_at = self._clock()
 
@@ -212,7 +216,7 @@ def _names_of(interval: Interval) -> tuple[str, str]:
     event = None if proof is None or proof.opened is None else proof.opened.event
     if not isinstance(event, ProofStart):
         return UNKNOWN, UNKNOWN
-    return event.model_name or UNKNOWN, event.backend
+    return (event.model_name or UNKNOWN)[:_MAX_NAME], event.backend[:_MAX_NAME]
 
 
 def _labels_of(interval: Interval) -> dict[str, str | int]:

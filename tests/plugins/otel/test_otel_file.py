@@ -15,7 +15,7 @@ import pytest
 import proofstream as ps
 from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, otlp_file
+from proofstream_otel import OtelPlugin, json_lines
 
 
 def test_no_line_is_longer_than_512_kib_and_the_span_says_what_is_missing(kit: Any, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_no_line_is_longer_than_512_kib_and_the_span_says_what_is_missing(kit: A
     host.feed(envelopes([*items, kit.proof_complete()]))
     host.close()
     lines = (tmp_path / "traces.jsonl").read_bytes().splitlines(keepends=True)
-    assert max(map(len, lines)) <= otlp_file.MAX_LINE_BYTES
+    assert max(map(len, lines)) <= json_lines.MAX_LINE_BYTES
     layer = next(span for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "layer MatMul")
     assert 0 < len(layer.events) < 800
     assert len(layer.events) + layer.dropped_events == 800

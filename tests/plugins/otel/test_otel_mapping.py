@@ -45,6 +45,9 @@ class KeepingWriter:
     def hurry(self) -> None:
         """Nothing."""
 
+    def begin_closing(self, timeout_s: float) -> None:
+        """Nothing."""
+
     def close(self, timeout_s: float) -> None:
         """Nothing."""
 
