@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import stat
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,11 +23,9 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
     decoder = LineDecoder(catalog)
 
     def open_stdin(request: SourceRequest) -> Source:
-        from proofstream.sources.streams import StdinSource
-
         _refuse_file_flags(request)
         _refuse_once(request)
-        return StdinSource(request, decoder)
+        return open_standard_input(request, decoder)
 
     def open_unix(request: SourceRequest) -> Source:
         from proofstream.sources.sockets import UnixSource
@@ -73,6 +73,20 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
             waits=False,
         ),
     ]
+
+
+def open_standard_input(request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> Source:
+    """Standard input as what it is: a file that is there, or a stream, which is read from now on."""
+    from proofstream.sources.files import RedirectedFile
+    from proofstream.sources.streams import StdinSource
+
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        is_file = False
+    if is_file:
+        return RedirectedFile(descriptor, request, decoder)
+    return StdinSource(request, decoder, descriptor=descriptor)
 
 
 def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -67,7 +68,7 @@ class FileSource:
             SourceError: It cannot be read.
             UsageError: It is to be paced, and is no file.
         """
-        with open_file(self._path) as file:
+        with self._open() as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._replay(feed, file)
             elif self._pacer is not None:
@@ -78,18 +79,26 @@ class FileSource:
                 )
                 deliver_stream(Arrivals(file.fileno()), settings, feed, stopped=lambda: self._stopped(feed))
 
+    def _open(self) -> BinaryIO:
+        return open_file(self._path)
+
+    def _latest_ns(self, status: os.stat_result) -> int:
+        """When the latest event of a file of bare lines happened."""
+        return status.st_mtime_ns
+
     def _stopped(self, feed: Feed) -> bool:
         return bool(self._stop) or feed.stopping
 
     def _replay(self, feed: Feed, file: BinaryIO) -> None:
         status = os.fstat(file.fileno())
+        begin = file.tell()
         # Both passes read the same bytes, also if somebody still writes.
-        size = status.st_size
+        size = max(0, status.st_size - begin)
         found = scan(
             blocks(file, self._path, limit=size),
             self._decoder,
             max_line_bytes=self._max_line_bytes,
-            mtime_ns=status.st_mtime_ns,
+            mtime_ns=self._latest_ns(status),
             stopped=lambda: self._stopped(feed),
         )
         router = SessionRouter(
@@ -101,7 +110,7 @@ class FileSource:
             hold_refusals=True,
         )
         timed = None if found is None else Reconstruction(found).timed
-        file.seek(0)
+        file.seek(begin)
         try:
             outcome, reason = self._read(feed, router, blocks(file, self._path, limit=size), timed)
         except SourceError as error:
@@ -150,3 +159,21 @@ class FileSource:
         while (due_in_s := pacer.due_in_s(time_unix_nano)) > 0 and not self._stopped(feed):
             router.flush()
             self._stop.wait(due_in_s)
+
+
+class RedirectedFile(FileSource):
+    """A file that somebody put in as standard input: read from where it stands, with its latest event now.
+
+    The times of bare lines are laid out as those of any file. They end now, since standard input is a live source: what
+    is left open in it ends with the run.
+    """
+
+    def __init__(self, descriptor: int, request: SourceRequest, decoder: LineDecoder) -> None:
+        super().__init__(Path("standard input"), request, decoder)
+        self._descriptor = descriptor
+
+    def _open(self) -> BinaryIO:
+        return os.fdopen(os.dup(self._descriptor), "rb", buffering=0)
+
+    def _latest_ns(self, status: os.stat_result) -> int:
+        return time.time_ns()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from proofstream.catalog import Catalog
-from proofstream.contracts import SourceRequest
+from proofstream.contracts import Source, SourceRequest
 from proofstream.errors import SourceError
 from proofstream.sources import arrivals
 from proofstream.sources.arrivals import Arrivals
-from proofstream.sources.streams import StdinSource
+from proofstream.sources.builtin import open_standard_input
 from proofstream.wire import LineDecoder
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
@@ -78,8 +78,8 @@ def pipe() -> Iterator[Pipe]:
     made.close()
 
 
-def stdin(pipe: Pipe) -> StdinSource:
-    return StdinSource(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=pipe.reading)
+def stdin(pipe: Pipe) -> Source:
+    return open_standard_input(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=pipe.reading)
 
 
 def host_logs(session: Any) -> list[str]:
@@ -184,6 +184,24 @@ def test_stdin_delivers_at_once_and_ends_with_its_writer(pipe: Pipe, start: Any,
     running.join()
     assert running.feed.delivered == 41
     assert running.feed.only.closed == [("ended", None)]
+
+
+def test_a_file_put_in_as_standard_input_is_laid_out_whole_from_where_it_stands(tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(LAYER_START % 7 + LAYER_START % 0 + LAYER_END % 0 + LAYER_START % 1 + LAYER_END.strip() % 1)
+    with path.open("rb", buffering=0) as file:
+        file.seek(len(LAYER_START % 7))
+        source = open_standard_input(SourceRequest(uri="-"), LineDecoder(Catalog()), descriptor=file.fileno())
+        begun = time.time_ns()
+        running = start(source)
+        running.join()
+    session = running.feed.only
+    first, *others = session.times
+    assert [time - first for time in others] == [400 * NS_PER_MS, 400 * NS_PER_MS, 800 * NS_PER_MS]
+    assert begun <= session.times[-1] <= time.time_ns()
+    assert (session.time_source, session.source) == ("reconstructed", "standard input")
+    assert session.opened_at == first
+    assert session.closed == [("ended", None)]
 
 
 def test_silent_stdin_stops_within_a_second(pipe: Pipe, start: Any) -> None:
