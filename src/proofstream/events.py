@@ -178,7 +178,8 @@ class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         id: The driver's UUID as it writes it, `GPU-...` or `MIG-...`.
-        parent_id: The UUID of the GPU that a MIG instance is a part of; None for a whole GPU.
+        parent_id: The UUID of the GPU that a MIG instance is a part of; None for a whole GPU. What is the whole
+            GPU's, as power is, is None on its parts.
         index: The GPU's number on this machine; for a MIG instance its number within the GPU.
         name: The product's name, for a MIG instance with its profile.
         vendor: Who made it.
