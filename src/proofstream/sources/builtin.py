@@ -117,7 +117,7 @@ def _path_of(uri: str) -> Path:
 def _refuse_file_flags(request: SourceRequest) -> None:
     for flag, given in (("--follow", request.follow), ("--speed", request.speed is not None)):
         if given:
-            raise UsageError(f"{flag} is for files; {request.uri} has its own pace")
+            raise UsageError(f"{flag} is for files; {_shown(request)} has its own pace")
 
 
 def _refuse_once(request: SourceRequest) -> None:
@@ -125,3 +125,7 @@ def _refuse_once(request: SourceRequest) -> None:
         raise UsageError(
             f"--once is for sockets, where it ends the run with the first connection; not for {request.uri}"
         )
+
+
+def _shown(request: SourceRequest) -> str:
+    return "standard input" if request.uri == "-" else request.uri
