@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from proofstream import (
     Artefact,
     Batch,
+    Envelope,
     EnvelopeLogWriter,
+    GpuTelemetry,
     Option,
     OptionKind,
     PluginContext,
@@ -64,11 +66,10 @@ class RecordPlugin:
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Write the batch; an idle tick flushes. The health of plugins is not recorded: it is this run's own."""
+        """Write the batch; an idle tick flushes."""
         if self._writer is None:
             return
-        recorded = [envelope for envelope in batch if not isinstance(envelope.event, PluginHealth)]
-        self._received += len(recorded)
+        recorded = [envelope for envelope in batch if self._is_recorded(envelope)]
         try:
             self._writer.append(recorded)
             if not batch:
@@ -78,6 +79,14 @@ class RecordPlugin:
         if self._writer.dropped and not self._told_full:
             self._told_full = True
             self._log.error("the recording ends here: %s has reached record.max_bytes", self._writer.path)
+
+    def _is_recorded(self, envelope: Envelope) -> bool:
+        """Not the health of plugins, which is this run's own; nor what GPUs did before there was anything else."""
+        event = envelope.event
+        if isinstance(event, PluginHealth) or (isinstance(event, GpuTelemetry) and not self._received):
+            return False
+        self._received += 1
+        return True
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:

@@ -14,6 +14,8 @@ from proofstream import (
     ConfigError,
     Decoded,
     Envelope,
+    GpuReading,
+    GpuTelemetry,
     Log,
     LogLevel,
     OptionKind,
@@ -112,6 +114,23 @@ def test_a_run_that_received_nothing_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     host_for(path).close()
     assert not path.exists()
+
+
+def test_what_gpus_do_is_recorded_beside_other_events_only(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    sample = GpuTelemetry(devices=[GpuReading(id="GPU-1", state="ok")])
+    alone = [envelope for envelope in envelopes([sample], close=False) if envelope.event is sample]
+    host = host_for(path)
+    host.feed(alone)
+    host.close()
+    assert not path.exists()
+    assert host.health() == {"recorded_events": 0}
+
+    host = host_for(path)
+    host.feed([*alone, *envelopes([sample, sample])])
+    host.close()
+    kinds = [type(decoded.event).__name__ for decoded in recorded(path)]
+    assert kinds == ["SessionOpened", "GpuTelemetry", "GpuTelemetry", "SessionClosed"]
 
 
 def test_the_bound_is_counted_and_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
