@@ -48,6 +48,37 @@ def test_every_attribute_has_a_type_and_a_provenance() -> None:
         assert meaning, name
 
 
+def test_the_page_has_every_metric_as_the_code_makes_it() -> None:
+    rows = [
+        (
+            name.strip("`"),
+            unit,
+            instrument,
+            tuple(key.strip("`") for key in keys.split(", ") if key),
+            meaning[-1:] == "*",
+        )
+        for name, unit, instrument, keys, _, meaning in table("Metrics")
+    ]
+    metrics = [(m.name, m.unit, m.instrument.value, m.attributes, m.is_live) for m in semconv.METRICS]
+    assert rows == metrics
+
+
+def test_every_metric_has_a_provenance_and_a_meaning() -> None:
+    for name, _, _, _, provenance, meaning in table("Metrics"):
+        assert provenance in {"measured", "reported", "derived"}, name
+        assert meaning.strip(" *"), name
+
+
+def test_the_page_has_every_attribute_of_metrics_once() -> None:
+    assert sorted(first_column("Metric attributes")) == sorted(names(semconv.Label))
+    used = {key for metric in semconv.METRICS for key in metric.attributes}
+    assert used == names(semconv.Label)
+
+
+def test_log_records_have_names_of_span_events() -> None:
+    assert set(first_column("Log records")) == {semconv.EventName.LOG, semconv.EventName.ROUND}
+
+
 def test_what_is_exported_is_named_and_typed_as_the_page_says(kit: Any, tmp_path: Path) -> None:
     types = {row[0].strip("`"): PYTHON_TYPES[row[2]] for row in table("Attributes")}
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})

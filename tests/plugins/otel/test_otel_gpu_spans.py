@@ -1,0 +1,103 @@
+"""What the GPUs did during a proof and its layers, on their spans: derived from the samples that fell inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import proofstream as ps
+from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
+from proofstream_otel import OtelPlugin
+from proofstream_otel.gpu_samples import MAX_SAMPLES, GpuSamples
+from proofstream_otel.semconv import Attr
+
+S = 1_000_000_000
+
+
+def reading(device: str = "GPU-1", **figures: Any) -> ps.GpuReading:
+    """What a device says."""
+    return ps.GpuReading(id=device, state="ok", **figures)
+
+
+def sample(samples: GpuSamples, second: float, *devices: ps.GpuReading) -> None:
+    """Take a sample."""
+    samples.take(round(second * S), ps.GpuTelemetry(devices=list(devices)))
+
+
+def test_the_spans_of_a_proof_and_a_layer(kit: Any, tmp_path: Path) -> None:
+    items = [kit.proof_start(), kit.layer_start(), kit.layer_end(), kit.proof_complete()]
+    proof = envelopes(items, step_ns=10 * S)  # the proof from 10 s, the layer from 20 s to 30 s, until 40 s
+    telemetry = [
+        ps.Envelope(
+            seq=0,
+            time_unix_nano=START_UNIX_NANO + second * S,
+            session_id="host",
+            origin="gpu",
+            event=ps.GpuTelemetry(
+                devices=[reading(energy_j=100.0 * second, memory_used_bytes=second * 2**20, utilization=second / 40)]
+            ),
+            raw=b"",
+        )
+        for second in range(5, 45, 5)
+    ]
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    host.feed(sorted([*telemetry, *proof], key=lambda envelope: envelope.time_unix_nano))
+    host.close()
+    spans = {span.name: span.attributes for span in kit.read_file(tmp_path / "traces.jsonl")}
+    assert {key: spans["layer MatMul"][key] for key in spans["layer MatMul"] if ".gpu." in key} == {
+        Attr.GPU_ENERGY: 1000.0 + 500.0,  # from the sample before its start
+        Attr.GPU_PEAK_MEMORY: 30 * 2**20,
+        Attr.GPU_MEAN_UTILIZATION: pytest.approx(25 / 40),
+        Attr.GPU_SAMPLES: 3,
+    }
+    assert spans["proof"][Attr.GPU_SAMPLES] == 7
+    assert not [key for key in spans["session"] if ".gpu." in key]
+
+
+def test_an_interval_without_a_sample_inside_says_nothing() -> None:
+    samples = GpuSamples()
+    assert samples.during(0, 10) == {}
+    sample(samples, 1, reading(energy_j=1.0))
+    sample(samples, 9, reading(energy_j=2.0))
+    assert samples.during(2 * S, 8 * S) == {}
+
+
+def test_a_counter_that_begins_again_adds_nothing_twice() -> None:
+    samples = GpuSamples()
+    for second, energy in enumerate([500.0, 600.0, None, 10.0, 30.0]):
+        sample(samples, second, reading(energy_j=energy))
+    assert samples.during(0, 5 * S)[Attr.GPU_ENERGY] == 100.0 + 20.0
+
+
+def test_a_device_that_comes_late_counts_from_then_on() -> None:
+    samples = GpuSamples()
+    sample(samples, 0, reading(energy_j=5.0))
+    sample(samples, 1, reading(energy_j=6.0), reading("GPU-2", energy_j=1e9))
+    sample(samples, 2, reading(energy_j=7.0), reading("GPU-2", energy_j=1e9 + 1))
+    assert samples.during(0, 2 * S)[Attr.GPU_ENERGY] == 3.0
+
+
+def test_all_gpus_together_and_their_parts_once() -> None:
+    samples = GpuSamples()
+    mig = reading("MIG-1", parent_id="GPU-2", memory_used_bytes=2, energy_j=50.0)
+    sample(samples, 0, reading(memory_used_bytes=1, utilization=0.5), reading("GPU-2", memory_used_bytes=3), mig)
+    found = samples.during(0, S)
+    assert found == {
+        Attr.GPU_ENERGY: None,
+        Attr.GPU_PEAK_MEMORY: 4,
+        Attr.GPU_MEAN_UTILIZATION: 0.5,
+        Attr.GPU_SAMPLES: 1,
+    }
+    only_mig = GpuSamples()
+    sample(only_mig, 0, reading("GPU-2"), mig)
+    assert only_mig.during(0, S)[Attr.GPU_PEAK_MEMORY] == 2
+
+
+def test_the_latest_samples_are_kept() -> None:
+    samples = GpuSamples()
+    for second in range(2 * MAX_SAMPLES):
+        sample(samples, second, reading())
+    sample(samples, 5, reading())  # out of order
+    assert samples.during(0, 2 * MAX_SAMPLES * S)[Attr.GPU_SAMPLES] == MAX_SAMPLES
