@@ -49,7 +49,7 @@ class NoAnswer(enum.Enum):
     LOST = "lost"
     """The device does not answer any more."""
     NOT_ASKED = "not asked"
-    """It is a matter of the whole GPU, not of its part."""
+    """It is a matter of the whole GPU and not of its part, or nobody wants to know."""
 
 
 Answer: TypeAlias = int | NoAnswer
