@@ -117,7 +117,8 @@ class SourceType:
         scheme: The part before the colon, such as `tcp`; `file` and `-` are the core's own.
         form: How it is written, as shown in help: `tcp://HOST:PORT`.
         summary: One line for the listing.
-        open: Makes a source; raises SourceError or UsageError on what can be known without I/O.
+        open: Makes a source; raises SourceError or UsageError on what can be known without I/O. A live source
+            may begin to read here; plugins are waited for before it runs.
         live: Whether events happen while they are read. False for recordings.
         waits: Whether the source may be held back while plugins are behind. False for live sockets.
     """

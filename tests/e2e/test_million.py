@@ -33,7 +33,7 @@ class Accepting(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
         """Say nothing."""
 
 
