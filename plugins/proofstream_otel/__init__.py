@@ -29,6 +29,7 @@ class OtelPlugin:
         tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one,
             what is configured is used, or else the global provider if it is one of the SDK.
         meter_provider: The application's meter provider, with the same rules for metrics.
+        logger_provider: The application's logger provider, with the same rules for log records.
         settings: Values of the configuration table ``[otel]``, which win over it.
     """
 
@@ -41,10 +42,12 @@ class OtelPlugin:
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
+        logger_provider: object | None = None,
         **settings: Any,
     ) -> None:
         self._tracer_provider = tracer_provider
         self._meter_provider = meter_provider
+        self._logger_provider = logger_provider
         self._settings = settings
         self._exporting: Exporting | None = None
 
@@ -87,7 +90,7 @@ class OtelPlugin:
         from proofstream_otel.exporting import Exporting
         from proofstream_otel.routes import Providers
 
-        providers = Providers(self._tracer_provider, self._meter_provider)
+        providers = Providers(self._tracer_provider, self._meter_provider, self._logger_provider)
         self._exporting = Exporting(context, {**context.config, **self._settings}, providers)
         return not self._exporting.is_idle
 

@@ -49,7 +49,7 @@ class Exporting:
     @property
     def is_idle(self) -> bool:
         """Whether there is nowhere to export to."""
-        return self._routes.writer is None and self._measuring is None
+        return self._routes.is_empty
 
     def consume(self, batch: Batch) -> Iterable[TraceStarted]:
         """Turn envelopes into telemetry; returns the trace of each proof that begins."""

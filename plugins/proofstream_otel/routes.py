@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
 from proofstream import ConfigError, PluginContext
-from proofstream_otel import environment
+from proofstream_otel import borrowed_logs, environment
 from proofstream_otel.borrowed import BorrowedWriter
 from proofstream_otel.borrowed_meter import BorrowedMeter
 from proofstream_otel.export import Delivery, Exporter
@@ -23,7 +23,7 @@ from proofstream_otel.points import MetricSink
 from proofstream_otel.registry import Registry
 from proofstream_otel.resources import Resource
 from proofstream_otel.settings import Settings
-from proofstream_otel.signals import METRICS, SIGNALS, TRACES, Signal
+from proofstream_otel.signals import LOGS, METRICS, SIGNALS, TRACES, Signal
 from proofstream_otel.spans import Writer
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Providers(msgspec.Struct, frozen=True):
 
     tracer: TracerProvider | None
     meter: MeterProvider | None
+    logger: object | None
 
 
 class Routes(msgspec.Struct, kw_only=True):
@@ -74,6 +75,11 @@ class Routes(msgspec.Struct, kw_only=True):
     metric_sinks: list[MetricSink] = []
     log_sinks: list[LogSink] = []
     exporters: dict[str, Exporter] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing goes anywhere."""
+        return not self.parts and self.meter is None
 
     @property
     def parts(self) -> list[Part]:
@@ -96,7 +102,7 @@ def choose(settings: Settings, context: PluginContext, providers: Providers) -> 
         context.log.warning("OTEL_SDK_DISABLED is set: nothing is exported")
         return Routes()
     asked = settings.endpoint is not None or settings.file is not None
-    for name, provider in (("tracer", providers.tracer), ("meter", providers.meter)):
+    for name, provider in msgspec.structs.asdict(providers).items():
         if provider is not None and asked:
             raise ConfigError(f"otel: a {name} provider was passed in, so otel.endpoint and otel.file cannot be set")
     if asked:
@@ -105,7 +111,9 @@ def choose(settings: Settings, context: PluginContext, providers: Providers) -> 
         writer=_borrowed_writer(context, providers.tracer),
         meter=_borrowed_meter(context, providers.meter) if settings.wants(METRICS) else None,
     )
-    if found.writer is not None or found.meter is not None:
+    if settings.wants(LOGS) and (logs := borrowed_logs.find(providers.logger, context.identity)) is not None:
+        found.log_sinks.append(logs)
+    if not found.is_empty:
         return found
     if context.asked or environment.has_endpoint():
         return _own(settings.model_copy(update={"endpoint": ""}), context)

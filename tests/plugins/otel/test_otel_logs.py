@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import _logs
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.trace import TracerProvider
 
 import proofstream as ps
 from proofstream import ConfigError
@@ -154,3 +159,55 @@ def test_every_record_is_delivered_or_counted(kit: Any, receiver: Any, monkeypat
     health = host.health()
     assert (health["logs_exported"], health["lost_logs"]) == (1230, 0)
     assert len(receiver.logs) == 1230
+
+
+class TestLoggerProvider:
+    """The application's own logger provider."""
+
+    @pytest.fixture
+    def records(self) -> InMemoryLogRecordExporter:
+        """Keeps what the provider gets."""
+        return InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # its constructor has no annotations
+
+    @pytest.fixture
+    def provider(self, records: InMemoryLogRecordExporter) -> Iterator[LoggerProvider]:
+        """The application's provider."""
+        made = LoggerProvider(shutdown_on_exit=False)
+        made.add_log_record_processor(SimpleLogRecordProcessor(records))
+        yield made
+        made.shutdown()
+
+    def test_records_go_through_it(
+        self, kit: Any, provider: LoggerProvider, records: InMemoryLogRecordExporter
+    ) -> None:
+        tracer_provider = TracerProvider(shutdown_on_exit=False)
+        plugin = OtelPlugin(tracer_provider=tracer_provider, logger_provider=provider, rounds="both")
+        host = InlineHost(plugin)
+        (started, *_) = host.feed(
+            envelopes([kit.proof_start(), say("hello", ps.LogLevel.Warn), *kit.small_proof()[1:]], session_id="a")
+        )
+        host.close()
+        assert isinstance(started, ps.TraceStarted)
+        found: list[Any] = [data.log_record for data in records.get_finished_logs()]
+        assert [(r.event_name, r.body) for r in found] == [
+            ("proofstream.log", "hello"),
+            ("proofstream.sumcheck.round", None),
+            ("proofstream.sumcheck.round", None),
+        ]
+        assert (found[0].severity_number.value, found[0].severity_text) == (13, "WARN")
+        assert {f"{r.trace_id:032x}" for r in found} == {started.trace_id}
+        assert f"{found[0].span_id:016x}" == started.span_id
+        assert found[0].timestamp == START_UNIX_NANO + 2 * MS
+        assert host.health()["logs_handed_over"] == 3
+
+    def test_a_global_one_is_found(
+        self, provider: LoggerProvider, records: InMemoryLogRecordExporter, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_logs, "get_logger_provider", lambda: provider)
+        InlineHost(OtelPlugin(logs=False), asked=False).feed(envelopes([say("not wanted")]))
+        InlineHost(OtelPlugin(), asked=False).feed(envelopes([say("hello")]))
+        assert [data.log_record.body for data in records.get_finished_logs()] == ["hello"]
+
+    def test_one_cannot_be_passed_in_beside_a_place_of_our_own(self, provider: LoggerProvider, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="a logger provider was passed in"):
+            InlineHost(OtelPlugin(logger_provider=provider), {"file": str(tmp_path)})
