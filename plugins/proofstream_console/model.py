@@ -28,6 +28,7 @@ from proofstream import (
     SessionOpened,
     Timelines,
     TraceStarted,
+    UnknownEvent,
 )
 from proofstream_console.devices import Devices
 from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
@@ -42,6 +43,9 @@ from proofstream_console.summaries import (
     summarize_proof,
 )
 from proofstream_console.text import clip, clip_optional
+
+MAX_UNKNOWN_KINDS = 8
+"""Kinds that nobody declared which are told by name."""
 
 MAX_PLUGINS = 64
 """Plugins whose condition is remembered."""
@@ -100,6 +104,7 @@ class Model:
         self.health: dict[str, PluginHealth] = {}
         self.news = NewsDesk()
         self._was_opened = False
+        self.unknown_kinds: dict[str, int] = {}
         self.log_counts: dict[LogLevel, int] = {}
 
     # What the views ask
@@ -173,9 +178,17 @@ class Model:
             self._about_ourselves += 1
             if self._take_aside(envelope.session_id, event):
                 return
+        if isinstance(event, UnknownEvent):
+            self._count_unknown(event.kind)
         session = self.sessions.get(envelope.session_id)
-        if session is None:
+        if session is None and not envelope.lineage:
             session = self._open_session(envelope)
+        # What a plugin makes of a session's last events comes after its end, and opens no other.
+        if session is not None:
+            self._take_in(session, envelope)
+
+    def _take_in(self, session: SessionState, envelope: Envelope) -> None:
+        event = envelope.event
         session.seen_at = self._batch_at
         session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
         if isinstance(event, SessionClosed):
@@ -197,6 +210,11 @@ class Model:
         else:
             return False
         return True
+
+    def _count_unknown(self, kind: str) -> None:
+        counts = self.unknown_kinds
+        named = clip(kind) if kind in counts or len(counts) < MAX_UNKNOWN_KINDS else "others"
+        counts[named] = counts.get(named, 0) + 1
 
     def _open_session(self, envelope: Envelope) -> SessionState:
         event = envelope.event

@@ -84,6 +84,8 @@ def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
         yield from _proof_facts(model)
     yield "lost", _counted_or_nothing(model.lost, "event")
     yield "refused", _counted_or_nothing(model.totals.refused, "line")
+    if model.unknown_kinds:
+        yield "unknown", Text(words.unknown_kinds(model.unknown_kinds), style="yellow")
     if log_counts := _log_counts(model):
         yield "log", log_counts
     if model.time_sources:
@@ -137,7 +139,7 @@ def _without_end(layers: int) -> str:
 
 
 def _counted_or_nothing(number: int, noun: str) -> Text:
-    return Text(counted(number, noun), style="bold red") if number else Text("nothing", style="dim")
+    return Text(counted(number, noun), style="bold red") if number else Text(f"no {noun}s", style="dim")
 
 
 def _disagreement(model: Model) -> str:

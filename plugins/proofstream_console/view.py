@@ -27,6 +27,9 @@ from proofstream_console.text import (
 
 _MAX_BODY = 20
 _QUIET_AFTER_S = 2.0
+_STUCK_AFTER_S = 10.0
+_STUCK_FACTOR = 3
+"""A layer says nothing while it is worked on; silence of so many times the longest layer may mean more."""
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
 _TIME_WIDTH = 14
@@ -97,7 +100,17 @@ class LiveView:
         lines += [self._layer(layer, width) for layer in shown]
         if hidden := len(active) - len(shown):
             lines.append(Text(f"  + {counted(hidden, 'more layer')}", style="dim"))
-        return lines
+        return [*lines, *self._silence(proof.session_id)]
+
+    def _silence(self, session_id: str) -> list[Text]:
+        """Within a layer: that nothing was heard for longer than layers take."""
+        quiet_s = self._model.quiet_s(session_id)
+        longest_s = self._model.slowest[0].duration_ns / 1e9 if self._model.slowest else 0.0
+        if quiet_s < max(_STUCK_AFTER_S, _STUCK_FACTOR * longest_s):
+            return []
+        said = f"  nothing heard for {duration(quiet_s * 1e9)}"
+        compared = f"; the longest layer so far took {duration(longest_s * 1e9)}" if longest_s else ""
+        return [Text(said + compared, style="yellow")]
 
     def _title(self, proof: ProofSummary, width: int) -> Text:
         number = f"{proof.number + 1}  " if self._model.totals.proofs > 1 else ""

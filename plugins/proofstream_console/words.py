@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from proofstream import Interval, PluginHealth
 from proofstream_console.devices import Device, Devices, MeasuredDevice
@@ -98,6 +98,12 @@ def plugin_trouble(health: PluginHealth) -> str:
     return f"plugin {name} {', '.join(said)}"
 
 
+def unknown_kinds(counts: Mapping[str, int]) -> str:
+    """One line for events that nobody here understands."""
+    kinds = ", ".join(safe_text(kind, MAX_NAME) for kind in counts)
+    return f"{counted(sum(counts.values()), 'event')} of a kind that nobody declared: {kinds}"
+
+
 def device_lines(devices: Devices, *, whole_run: bool = False) -> Iterator[str]:
     """One line for each device: what is measured, of now or of the whole run, else what is reported."""
     for measured in devices.measured:
@@ -145,7 +151,7 @@ def _reported_line(device: Device) -> str:
 
 TIME_SOURCES = {
     "envelope": "measured: each event came with its time",
-    "arrival": "stamped on arrival here",
+    "arrival": "stamped on arrival",
     "reconstructed": "laid out from the producer's own durations",
 }
 """How event times came to be, for a person."""

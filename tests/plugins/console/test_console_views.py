@@ -28,6 +28,7 @@ from proofstream import (
     ProofEvent,
     ProofStart,
     TraceStarted,
+    UnknownEvent,
 )
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin
@@ -187,8 +188,8 @@ def test_report_of_a_complete_proof(streams: Streams) -> None:
   layers   211 of 211
   rounds   1,230
   trace    4bf92f3577b34da6a3ce929d0e0e4736
-  lost     nothing
-  refused  nothing
+  lost     no events
+  refused  no lines
   times    laid out from the producer's own durations
   source   smollm2-135m-cpu.jsonl
 
@@ -259,7 +260,7 @@ def test_report_when_nothing_came() -> None:
 def test_report_tells_how_times_came_to_be(streams: Streams) -> None:
     model = Model(clock=Clock())
     model.feed(streams("aborted-then-next", time_source="arrival"))
-    assert "times    stamped on arrival here" in report_of(model)
+    assert "times    stamped on arrival" in report_of(model)
 
 
 def test_report_doubts_measured_times_that_the_producer_does_not_share() -> None:
@@ -450,3 +451,34 @@ def test_a_run_that_ended_before_anything_was_opened_has_no_report() -> None:
     host.tick()
     host.close()
     assert stream.getvalue() == ""
+
+
+def test_live_view_says_when_a_layer_is_silent_for_longer_than_layers_take() -> None:
+    clock = Clock()
+    model = fed(proof_start(), layer_start(1), layer_end(1), layer_start(0), clock=clock, live=True)
+    clock.now += 9.0
+    assert "nothing heard" not in "\n".join(view_of(model))
+    clock.now += 2.0
+    assert "  nothing heard for 11.0 s; the longest layer so far took 1.00 ms" in view_of(model)
+
+
+def test_report_names_kinds_that_nobody_declared() -> None:
+    events: list[ProofEvent] = [UnknownEvent(kind=f"Kind{number}") for number in range(20)]
+    model = Model(clock=Clock())
+    model.feed(
+        tuple(
+            Envelope(seq=seq, time_unix_nano=seq, session_id="s", origin="producer", event=event, raw=b"{}")
+            for seq, event in enumerate(events)
+        )
+    )
+    assert "unknown  20 events of a kind that nobody declared: Kind0, Kind1" in report_of(model, 200)
+    assert report_of(model, 200).count("Kind") == 8
+
+
+def test_what_a_plugin_derives_after_the_end_opens_no_session() -> None:
+    model = fed(proof_start(), PROOF_COMPLETE)
+    late = Log(level=LogLevel.Info, message="summed up")
+    model.feed(
+        (Envelope(seq=99, time_unix_nano=1, session_id="s", origin="sum", event=late, raw=b"{}", lineage=("sum",)),)
+    )
+    assert model.totals.sessions == 1
