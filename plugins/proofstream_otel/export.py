@@ -157,6 +157,8 @@ class Exporter:
 
     def begin_closing(self, timeout_s: float) -> None:
         """Send what is queued within `timeout_s` from now; nothing more will come."""
+        if os.getpid() != self._owner:
+            return
         with self._changed:
             self._closing_at = time.monotonic() + timeout_s * _SHARE_OF_DEADLINE
             self._changed.notify_all()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofstream_otel.logs import LogValues
-from proofstream_otel.points import HistogramPoint, MetricPoints, NumberPoint
+from proofstream_otel.points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint
 from proofstream_otel.safe import Attributes, Value
 from proofstream_otel.semconv import DURATION_BUCKETS_S, Instrument
 from proofstream_otel.spans import SpanEvent, SpanValues
@@ -105,6 +105,8 @@ def _number(point: NumberPoint) -> dict[str, Any]:
     found: dict[str, Any] = {"attributes": attributes_of(point.attributes), "timeUnixNano": str(point.time_unix_nano)}
     if point.start_unix_nano:
         found["startTimeUnixNano"] = str(point.start_unix_nano)
+    if value is None:
+        return found | {"flags": NO_VALUE}
     return found | ({"asInt": str(value)} if isinstance(value, int) else {"asDouble": value})
 
 

@@ -38,12 +38,19 @@ class Exemplar(msgspec.Struct, frozen=True, gc=False):
 
 
 class NumberPoint(msgspec.Struct, frozen=True):
-    """A value of a counter, an up-down counter or a gauge; without a start if that is not known or means nothing."""
+    """A value of a counter, an up-down counter or a gauge.
+
+    Attributes:
+        attributes: The series.
+        start_unix_nano: Since when it counts; 0 if that is not known or means nothing.
+        time_unix_nano: When it was so.
+        value: The value; None says that the series has ended.
+    """
 
     attributes: Attributes
     start_unix_nano: int
     time_unix_nano: int
-    value: int | float
+    value: int | float | None
 
 
 class HistogramPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,9 @@ class HistogramPoint(msgspec.Struct, frozen=True, kw_only=True):
     bucket_counts: list[int]
     exemplars: list[Exemplar]
 
+
+NO_VALUE = 1
+"""OTLP's flag of a point that says that its series has ended; without it backends go on with the last value."""
 
 Point: TypeAlias = NumberPoint | HistogramPoint
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
-from proofstream_otel.points import HistogramPoint, MetricPoints, NumberPoint, Point
+from proofstream_otel.points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint, Point
 from proofstream_otel.protobuf import fill
 from proofstream_otel.semconv import DURATION_BUCKETS_S, Instrument
 
@@ -38,7 +38,9 @@ def _add(points: Any, point: Point) -> None:
     added = points.add(start_time_unix_nano=point.start_unix_nano, time_unix_nano=point.time_unix_nano)
     fill(added.attributes, point.attributes)
     if isinstance(point, NumberPoint):
-        if isinstance(point.value, int):
+        if point.value is None:
+            added.flags = NO_VALUE
+        elif isinstance(point.value, int):
             added.as_int = point.value
         else:
             added.as_double = point.value

@@ -96,6 +96,7 @@ class Registry(Meter):
         self._sums: dict[Metric, dict[Key, _Sum]] = {}
         self._histograms: dict[Metric, dict[Key, _Histogram]] = {}
         self._readings: dict[Metric, dict[Key, Reading]] = {}
+        self._shown: dict[Metric, list[Key]] = {}
 
     def collect(self) -> list[MetricPoints]:
         """All series as they are now, in the order of the documentation.
@@ -119,10 +120,21 @@ class Registry(Meter):
                 state.start_unix_nano = self._collected_unix_nano
                 yield state.zero(key)
             yield state.point(key, now)
+        yield from self._read(metric, now)
+
+    def _read(self, metric: Metric, now: int) -> Iterator[Point]:
+        """What gauges and the like stand at, and an end for each series that had a value before and has none now."""
+        series = self._readings.get(metric)
+        if series is None:
+            return
         start = self._began_unix_nano if metric.instrument is Instrument.UP_DOWN_COUNTER else 0
-        for key, reading in self._readings.get(metric, {}).items():
-            if (value := usable_reading(reading)) is not None:
-                yield NumberPoint(dict(key), start, now, value)
+        values = {key: value for key, reading in series.items() if (value := usable_reading(reading)) is not None}
+        for key, value in values.items():
+            yield NumberPoint(dict(key), start, now, value)
+        for key in self._shown.get(metric, ()):
+            if key not in values:
+                yield NumberPoint(dict(key), start, now, None)
+        self._shown[metric] = list(values)
 
     def _add(self, metric: Metric, amount: Number, key: Key) -> None:
         series = self._sums.setdefault(metric, {})

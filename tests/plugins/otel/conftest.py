@@ -174,6 +174,7 @@ class SeenPoint(msgspec.Struct, frozen=True, kw_only=True):
     time_unix_nano: int
     attributes: dict[str, Any]
     value: float
+    has_ended: bool = False
     count: int = 0
     bucket_counts: tuple[int, ...] = ()
     bounds: tuple[float, ...] = ()
@@ -204,6 +205,7 @@ def _point_from_json(metric: dict[str, Any], kind: str, point: dict[str, Any]) -
         time_unix_nano=int(point["timeUnixNano"]),
         attributes=_json_attributes(point["attributes"]),
         value=number,
+        has_ended=point.get("flags", 0) == 1,
         count=int(point.get("count", "0")),
         bucket_counts=tuple(map(int, point.get("bucketCounts", []))),
         bounds=tuple(point.get("explicitBounds", [])),
@@ -245,7 +247,7 @@ def _point_from_proto(metric: Any, kind: str, point: Any) -> SeenPoint:
     if kind == "histogram":
         value: float = point.sum
     else:
-        value = getattr(point, str(point.WhichOneof("value")))
+        value = getattr(point, str(point.WhichOneof("value") or "as_double"))
     return SeenPoint(
         name=metric.name,
         unit=metric.unit,
@@ -255,6 +257,7 @@ def _point_from_proto(metric: Any, kind: str, point: Any) -> SeenPoint:
         time_unix_nano=point.time_unix_nano,
         attributes=_proto_attributes(point.attributes),
         value=value,
+        has_ended=point.flags == 1,
         count=point.count if kind == "histogram" else 0,
         bucket_counts=tuple(point.bucket_counts) if kind == "histogram" else (),
         bounds=tuple(point.explicit_bounds) if kind == "histogram" else (),
@@ -297,7 +300,11 @@ def read_log_request(body: bytes) -> list[SeenLog]:
 
 def values_of(points: list[SeenPoint], name: str) -> dict[tuple[Any, ...], float]:
     """The last value of each series of a metric, by the values of its attributes in order of their keys."""
-    return {tuple(p.attributes[k] for k in sorted(p.attributes)): p.value for p in points if p.name == name}
+    return {
+        tuple(point.attributes[key] for key in sorted(point.attributes)): point.value
+        for point in points
+        if point.name == name and not point.has_ended
+    }
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -181,7 +181,7 @@ def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
 
 def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     running = [point for point in seen if point.name == Metrics.PROOF_PROGRESS.name]
-    assert {(p.attributes[Label.SLOT], p.value) for p in running} == {(0, 0.25)}
+    assert [(p.attributes[Label.SLOT], p.value, p.has_ended) for p in running] == [(0, 0.25, False), (0, 0, True)]
     assert values(kit, seen, Metrics.PROOF_LAYERS_TOTAL) == {(*PROVER, 0): 4}
     assert values(kit, seen, Metrics.PROOF_LAYERS_CLOSED) == {(*PROVER, 0): 1}
     assert 0.1 < values(kit, seen, Metrics.PROOF_ELAPSED)[*PROVER, 0] < 30
@@ -300,7 +300,13 @@ class TestBeginnings:
 
 def points_of(collected: list[MetricPoints], metric: semconv.Metric) -> list[NumberPoint]:
     """The points of a counter or gauge."""
-    return [p for group in collected if group.metric == metric for p in group.points if isinstance(p, NumberPoint)]
+    found = [p for group in collected if group.metric == metric for p in group.points if isinstance(p, NumberPoint)]
+    return [point for point in found if point.value is not None]
+
+
+def names_of(collected: list[MetricPoints]) -> set[str]:
+    """The metrics that have a value."""
+    return {group.metric.name for group in collected if any(getattr(p, "value", 0) is not None for p in group.points)}
 
 
 def run(kit: Any, folder: Path, items: list[ps.Envelope], **config: Any) -> list[Any]:
@@ -310,6 +316,25 @@ def run(kit: Any, folder: Path, items: list[ps.Envelope], **config: Any) -> list
     host.close()
     points: list[Any] = kit.read_metric_file(folder / "metrics.jsonl")
     return points
+
+
+def test_the_end_of_a_series_is_said_once() -> None:
+    registry = Registry()
+    phase = ["a"]
+    registry.watch(Metrics.LANE_LAG, {Label.PLUGIN: "a"}, lambda: 1.0 if phase[0] == "a" else None)
+    registry.watch(Metrics.LANE_LAG, {Label.PLUGIN: "b"}, lambda: 1.0 if phase[0] == "b" else None)
+
+    def seen() -> list[tuple[Any, Any]]:
+        points: list[Any] = [p for group in registry.collect() for p in group.points]
+        return [(p.attributes[Label.PLUGIN], p.value) for p in points]
+
+    assert seen() == [("a", 1.0)]
+    phase[0] = "b"
+    assert seen() == [("b", 1.0), ("a", None)]
+    assert seen() == [("b", 1.0)]
+    registry.remove(Metrics.LANE_LAG, {Label.PLUGIN: "b"})
+    assert seen() == [("b", None)]
+    assert seen() == []
 
 
 class TestExemplars:
@@ -356,7 +381,7 @@ class TestSlots:
         for name in "acd":
             follower.feed(envelopes([], session_id=name)[1:])
         assert self.slots(registry) == {}
-        live = {group.metric.name for group in registry.collect() if group.metric.is_live}
+        live = names_of(registry.collect()) & {metric.name for metric in METRICS if metric.is_live}
         assert live == {Metrics.PROOFS_RUNNING.name}
 
     def test_silence_tells_whether_it_is_normal(self, kit: Any) -> None:
@@ -415,7 +440,7 @@ class TestGpus:
 
     def names(self, registry: Registry) -> set[str]:
         """What is shown."""
-        return {group.metric.name for group in registry.collect()}
+        return names_of(registry.collect())
 
     def metrics(self, registry: Registry, now: list[float]) -> GpuMetrics:
         """Metrics with a clock that stands still."""
@@ -428,7 +453,7 @@ class TestGpus:
         assert Metrics.POWER.name in self.names(registry)
         metrics.take(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", name="H200", state="lost")]))
         collected = registry.collect()
-        assert {group.metric.name for group in collected} == {Metrics.STATUS.name}
+        assert names_of(collected) == {Metrics.STATUS.name}
         states = {p.attributes[Label.HW_STATE]: p.value for p in points_of(collected, Metrics.STATUS)}
         assert states == {"ok": 0, "degraded": 0, "failed": 1}
 
