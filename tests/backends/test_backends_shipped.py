@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "compose.yaml").read_text("utf-8")
 COLLECTOR = (ROOT / "otel-collector.yaml").read_text("utf-8")
@@ -16,6 +18,23 @@ COLLECTOR = (ROOT / "otel-collector.yaml").read_text("utf-8")
 def test_the_collector_takes_its_configuration_as_it_is(backends: Path) -> None:
     result = subprocess.run(
         [backends / "otelcol", "validate", "--config", ROOT / "otel-collector.yaml"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced"), [("prometheus", "otlp_http/prometheus"), ("otlp_http/loki", "file/logs")]
+)
+def test_the_alternative_in_the_comments_works(backends: Path, tmp_path: Path, name: str, replaced: str) -> None:
+    block = re.search(rf"^  # {name}:\n(?:  #   .*\n)+", COLLECTOR, flags=re.MULTILINE)
+    assert block
+    chosen = COLLECTOR.replace(block[0], block[0].replace("  # ", "  "))
+    config = tmp_path / "otel-collector.yaml"
+    config.write_text(chosen.replace(f"exporters: [{replaced}]", f"exporters: [{name}]"), "utf-8")
+    assert f"[{name}]" in config.read_text("utf-8")
+    result = subprocess.run(
+        [backends / "otelcol", "validate", "--config", config],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
