@@ -11,25 +11,32 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from proofstream import PluginError
+from proofstream import Log, LogLevel, PluginError
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin, export
 
 
 class GrpcReceiver:
-    """A trace service that keeps what it gets; it answers as it is told to."""
+    """Services that keep what they get; the one for traces answers as it is told to."""
 
     def __init__(self, kit: Any) -> None:
         self.kit = kit
+        self.points: list[Any] = []
+        self.logs: list[Any] = []
         self.spans: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         self.failures: list[Any] = []
         self.answer = kit.Answer()
         api: Any = grpc  # its stubs leave types open
-        handlers = {"Export": api.unary_unary_rpc_method_handler(self._export)}
-        service = "opentelemetry.proto.collector.trace.v1.TraceService"
-        self.server: Any = api.server(ThreadPoolExecutor(2))
-        self.server.add_generic_rpc_handlers((api.method_handlers_generic_handler(service, handlers),))
+        self.server: Any = api.server(ThreadPoolExecutor(3))
+        for service, export_of in (
+            ("trace.v1.TraceService", self._export),
+            ("metrics.v1.MetricsService", self._export_metrics),
+            ("logs.v1.LogsService", self._export_logs),
+        ):
+            handlers = {"Export": api.unary_unary_rpc_method_handler(export_of)}
+            name = f"opentelemetry.proto.collector.{service}"
+            self.server.add_generic_rpc_handlers((api.method_handlers_generic_handler(name, handlers),))
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 
@@ -39,6 +46,15 @@ class GrpcReceiver:
             context.abort(self.failures.pop(0), "not now")
         self.spans.extend(self.kit.read_request(body))
         return bytes(self.answer.body())
+
+    def _export_metrics(self, body: bytes, _context: Any) -> bytes:
+        self.points.extend(self.kit.read_metric_request(body))
+        return b""
+
+    def _export_logs(self, body: bytes, context: Any) -> bytes:
+        self.logs.extend(self.kit.read_log_request(body))
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "no logs here")
+        return b""
 
 
 @pytest.fixture
@@ -64,6 +80,16 @@ def test_spans_arrive_with_their_headers(kit: Any, grpc_receiver: GrpcReceiver) 
     assert sorted(span.name for span in grpc_receiver.spans) == ["layer MatMul", "proof", "session"]
     assert grpc_receiver.metadata[0]["x-tenant"] == "a"
     assert host.health()["spans_exported"] == 3
+
+
+def test_metrics_arrive_and_logs_may_be_unknown(kit: Any, grpc_receiver: GrpcReceiver) -> None:
+    host = InlineHost(OtelPlugin(), {"endpoint": f"grpc://127.0.0.1:{grpc_receiver.port}"})
+    host.feed(envelopes([Log(level=LogLevel.Info, message="hello"), *kit.small_proof()]))
+    host.close(3.0)
+    health = host.health()
+    assert health["metric_points_exported"] == len(grpc_receiver.points) > 0
+    assert [record.body for record in grpc_receiver.logs] == ["hello"]
+    assert (health["logs_exported"], health["lost_logs"], health["lost_metrics"]) == (0, 0, 0)
 
 
 def test_unavailable_is_tried_again(kit: Any, grpc_receiver: GrpcReceiver) -> None:
