@@ -125,7 +125,8 @@ def run(kit: Any, collector: Any, tmp_path_factory: pytest.TempPathFactory) -> R
     assert "lost" not in err
     last: dict[str, dict[Series, dict[str, Any]]] = {}
     for name, labels, _, point in points(folder / "sent"):
-        last.setdefault(name, {})[frozenset(labels.items())] = point
+        if point.get("flags") != 1:  # it says that the series has ended
+            last.setdefault(name, {})[frozenset(labels.items())] = point
     spans = kit.spans_in(folder / "sent")
     (instance,) = {kit.comparable(span)["resource"]["service.instance.id"] for span in spans}
     return Run(instance, {span["traceId"] for span in spans}, last)
@@ -164,6 +165,13 @@ def test_prometheus_has_the_metric_with_the_values_that_were_sent(
         with suppress(AssertionError):  # what is compared again says what differs
             kit.eventually(partial(has, prometheus, run, name, series))
         assert stored(prometheus, name, run) == series
+
+
+def test_what_has_ended_does_not_linger(kit: Any, prometheus: Any, run: Run) -> None:
+    of_running_proofs = f'{{__name__=~"proofstream_proof_(progress|silence|elapsed).*", instance="{run.instance}"}}'
+    assert prometheus.query(f"last_over_time({of_running_proofs}[1h])")
+    kit.eventually(lambda: not prometheus.query(of_running_proofs))
+    assert prometheus.query(of_running_proofs) == []
 
 
 def has(prometheus: Any, run: Run, name: str, series: dict[Series, float]) -> bool:
