@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import proofstream as ps
 from proofstream import HOST
@@ -383,6 +385,21 @@ class TestSlots:
         assert self.slots(registry) == {}
         live = names_of(registry.collect()) & {metric.name for metric in METRICS if metric.is_live}
         assert live == {Metrics.PROOFS_RUNNING.name}
+
+    @given(st.lists(st.integers(0, 4), max_size=30))
+    def test_the_lowest_free_one_is_taken_always(self, turns: list[int]) -> None:
+        registry = Registry()
+        follower = Follower(ProofMetrics(registry, live=True))
+        taken: dict[str, int] = {}
+        start = ps.ProofStart(model_name="mlp", backend="x", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
+        for name in map(str, turns):
+            if name in taken:
+                follower.feed(envelopes([], session_id=name)[1:])
+                del taken[name]
+            else:
+                taken[name] = min(set(range(6)) - set(taken.values()))
+                follower.feed(envelopes([start], session_id=name, close=False))
+            assert set(self.slots(registry)) == set(taken.values())
 
     def test_silence_tells_whether_it_is_normal(self, kit: Any) -> None:
         now = [0.0]
