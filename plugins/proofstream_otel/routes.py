@@ -204,8 +204,8 @@ class _Opening:
 
 
 def _has_receiver(settings: Settings, signal: Signal) -> bool:
-    """Whether there is somebody to send a signal to: who names a receiver of traces alone means just that."""
-    if settings.endpoint or settings.requires(signal):
+    """Whether there is somebody to send a signal to: who names a receiver of one signal alone means just that."""
+    if settings.endpoint or (settings.requires(signal) and signal is not TRACES):
         return True
     named = environment.base_endpoint() or environment.own_endpoint(signal)
     return bool(named) or not environment.has_endpoint()

@@ -130,6 +130,11 @@ def test_only_what_has_a_receiver_is_sent(kit: Any, receiver: Any, monkeypatch: 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "a=b")
     run(kit, "")
     assert set(receiver.other_paths) == {"/other/v1/metrics"}
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    sent = len(receiver.points)
+    health = run(kit, "").health()
+    assert len(receiver.points) > sent
+    assert "lost_spans" not in health
 
 
 def test_metrics_come_at_their_interval_and_when_a_proof_ends(kit: Any, tmp_path: Path) -> None:
