@@ -1,0 +1,228 @@
+"""The parts that dashboards are put together from: queries, panels, variables and links to traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from grafana_foundation_sdk.builders import bargauge, heatmap, stat, table, timeseries
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import common, dashboard, prometheus
+from grafana_foundation_sdk.models import heatmap as heatmap_model
+
+WIDTH: Final = 24
+"""Columns of a dashboard."""
+
+PROMETHEUS: Final = common.DataSourceRef(type_val="prometheus", uid="${prometheus}")
+
+WHO: Final = 'job=~"$job", proofstream_proof_model=~"$model", proofstream_proof_backend=~"$backend"'
+"""Selects the series of the proofs that a person has chosen."""
+
+WHERE: Final = 'job=~"$job"'
+"""Selects the series of the processes that a person has chosen."""
+
+Shape = TypeVar("Shape", timeseries.Panel, stat.Panel, bargauge.Panel, table.Panel, heatmap.Panel)
+Steps = Sequence[tuple[float | None, str]]
+
+BAD_ABOVE_ZERO: Final[Steps] = ((None, "green"), (1e-9, "red"))
+
+
+def counted(selector: str, by: str = "", over: str = "$__range") -> str:
+    """PromQL: how far counters have come in a stretch of time, as a whole number.
+
+    increase() extrapolates: of a process that proves once and ends it makes 1.25 proofs. Counters here begin at zero
+    with their process, and every process has an instance of its own, so the difference is exact.
+    """
+    grouping = f" by ({by})" if by else ""
+    return f"sum{grouping} (max_over_time({selector}[{over}]) - min_over_time({selector}[{over}]))"
+
+
+def quantile(share: float, histogram: str, selector: str, by: str = "", over: str = "$window") -> str:
+    """PromQL: a quantile of a histogram. Over a long stretch, since proofs are rare."""
+    labels = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share}, sum by ({labels}) (increase({histogram}_bucket{{{selector}}}[{over}])))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query of a panel.
+
+    Attributes:
+        expr: In PromQL.
+        legend: What its series are called, with ``{{label}}``.
+        exemplars: Whether to show the exemplars beside it.
+        once: Whether it is asked for the end of the time range alone.
+        shape: What Grafana makes of the answer.
+    """
+
+    expr: str
+    legend: str = "__auto"
+    exemplars: bool = False
+    once: bool = False
+    shape: prometheus.PromQueryFormat = prometheus.PromQueryFormat.TIME_SERIES
+
+    def target(self, ref_id: str) -> Dataquery:
+        """It, for Grafana."""
+        query = Dataquery().datasource(PROMETHEUS).ref_id(ref_id).expr(self.expr).legend_format(self.legend)
+        query.exemplar(self.exemplars).editor_mode(prometheus.QueryEditorMode.CODE).format(self.shape)
+        return query.instant() if self.once else query.range()
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What every panel has.
+
+    Attributes:
+        title: What a person reads first.
+        text: What it says and what to do with it.
+        unit: Grafana's name of the unit.
+        width: Columns, of 24.
+        height: Rows of the grid.
+        steps: From which value on which colour.
+        top: The end of the scale.
+        link: Where a click on a value leads to.
+    """
+
+    title: str
+    text: str
+    unit: str
+    width: int = 12
+    height: int = 8
+    steps: Steps = ()
+    top: float | None = None
+    link: build.DashboardLink | None = None
+
+
+def lines(about: About, *queries: Query, dots: bool = False, stacked: bool = False) -> timeseries.Panel:
+    """Values over time; ``dots`` for what comes now and then, ``stacked`` for parts of a whole."""
+    legend = common_builders.VizLegendOptions().show_legend(True)
+    legend = legend.display_mode(common.LegendDisplayMode.TABLE).placement(common.LegendPlacement.BOTTOM)
+    panel = _filled(timeseries.Panel(), about, queries).legend(legend.calcs(["lastNotNull", "max"]))
+    panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
+    panel.min(0).line_width(1).fill_opacity(25 if stacked else 8).point_size(6 if dots else 4)
+    panel.show_points(common.VisibilityMode.ALWAYS if dots else common.VisibilityMode.AUTO)
+    if stacked:
+        panel.draw_style(common.GraphDrawStyle.BARS)
+        panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
+    return panel
+
+
+def number(about: About, *queries: Query, graph: bool = False) -> stat.Panel:
+    """One number or a few, large."""
+    panel = _filled(stat.Panel(), about, queries).reduce_options(_last())
+    panel.graph_mode(common.BigValueGraphMode.AREA if graph else common.BigValueGraphMode.NONE)
+    return panel.color_mode(common.BigValueColorMode.VALUE).text_mode(common.BigValueTextMode.AUTO).no_value("none")
+
+
+def bars(about: About, *queries: Query) -> bargauge.Panel:
+    """One bar for each series."""
+    panel = _filled(bargauge.Panel(), about, queries).reduce_options(_last()).min(0).no_value("none")
+    panel.display_mode(common.BarGaugeDisplayMode.GRADIENT).value_mode(common.BarGaugeValueMode.COLOR)
+    return panel.orientation(common.VizOrientation.HORIZONTAL)
+
+
+def rows(about: About, *columns: tuple[str, str, Query], labels: dict[str, str]) -> table.Panel:
+    """A table: for each column its name, its unit and its query; ``labels`` names the labels that are shown."""
+    queries = [query for _, _, query in columns]
+    panel = _filled(table.Panel(), about, queries).with_transformation(
+        dashboard.DataTransformerConfig(id_val="merge", options={})
+    )
+    names = {f"Value #{ref}": name for ref, (name, _, _) in zip("ABCDEFGH", columns, strict=False)}
+    options = {"excludeByName": {"Time": True}, "renameByName": {**labels, **names}}
+    panel.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=options))
+    for name, unit, _ in columns:
+        panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
+    return panel.sort_by([common_builders.TableSortByFieldState().display_name(columns[0][0]).desc(True)])
+
+
+def cells(about: About, query: Query) -> heatmap.Panel:
+    """A histogram over time, as a heat map."""
+    panel = _filled(heatmap.Panel(), about, [query]).calculate(False)
+    panel.y_axis(heatmap.YAxisConfig().unit(about.unit).axis_placement(common.AxisPlacement.LEFT))
+    panel.color(heatmap.HeatmapColorOptions().scheme("Oranges").mode(heatmap_model.HeatmapColorMode.SCHEME).steps(64))
+    return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(1).exemplars_color("rgba(0,120,255,0.9)")
+
+
+def traces(title: str, operation: str) -> build.DashboardLink:
+    """A link that asks Jaeger for traces with a span of a name, in the time that is shown."""
+    query = {"refId": "A", "queryType": "search", "service": "proofstream", "operation": operation, "limit": 50}
+    pane = {
+        "datasource": "${jaeger}",
+        "queries": [{**query, "datasource": {"type": "jaeger", "uid": "${jaeger}"}}],
+        "range": {"from": "${__from}", "to": "${__to}"},
+    }
+    panes = quote(json.dumps({"proofs": pane}, separators=(",", ":")), safe="${}")
+    link = build.DashboardLink(title).type(dashboard.DashboardLinkType.LINK).target_blank(True)
+    return link.url(f"/explore?schemaVersion=1&panes={panes}")
+
+
+def choice(name: str, label: str, text: str, query: str) -> build.QueryVariable:
+    """A menu of the values of a label; all at first."""
+    everything = dashboard.VariableOption(selected=True, text="All", value="$__all")
+    menu = build.QueryVariable(name).label(label).description(text).query({"query": query, "refId": name})
+    menu.datasource(PROMETHEUS).definition(query).multi(True).include_all(True).all_value(".*").current(everything)
+    return menu.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(dashboard.VariableSort.ALPHABETICAL_ASC)
+
+
+def window() -> build.CustomVariable:
+    """A menu of stretches of time that quantiles are taken over."""
+    chosen = dashboard.VariableOption(selected=True, text="1h", value="1h")
+    menu = (
+        build.CustomVariable("window")
+        .label("Window")
+        .description("Percentiles at each moment are of so long before it")
+    )
+    return menu.values("15m,1h,6h,24h").current(chosen)
+
+
+def board(*, uid: str, title: str, text: str, variables: Sequence[Builder[dashboard.VariableModel]]) -> build.Dashboard:
+    """An empty dashboard with what all of them have."""
+    others = build.DashboardLink("Other proofstream dashboards").type(dashboard.DashboardLinkType.DASHBOARDS)
+    made = build.Dashboard(title).uid(uid).description(text).tags(["proofstream"]).readonly().timezone("browser")
+    made.time("now-6h", "now").refresh("30s").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
+    made.link(others.tags(["proofstream"]).include_vars(True).keep_time(True))
+    made.with_variable(build.DatasourceVariable("prometheus").label("Metrics").type("prometheus"))
+    made.with_variable(build.DatasourceVariable("jaeger").label("Traces").type("jaeger"))
+    made.with_variable(choice("job", "Service", "Which service", "label_values(proofstream_events_refused_total, job)"))
+    for variable in variables:
+        made.with_variable(variable)
+    return made
+
+
+def row(made: build.Dashboard, title: str, *panels: Any) -> None:
+    """Add a row of panels under a heading."""
+    made.with_row(build.Row(title))
+    for panel in panels:
+        made.with_panel(panel)
+
+
+def proofs(text: str, selector: str = WHO) -> str:
+    """PromQL: a series of running proofs, without those whose last value is still around after they ended."""
+    on = "job, instance, proofstream_proof_model, proofstream_proof_backend"
+    return f"{text}{{{selector}}} and on ({on}) proofstream_proofs_running > 0"
+
+
+def _last() -> common_builders.ReduceDataOptions:
+    return common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+
+
+def _filled(panel: Shape, about: About, queries: Sequence[Query]) -> Shape:
+    panel.title(about.title).description(about.text).datasource(PROMETHEUS).unit(about.unit)
+    panel.span(about.width).height(about.height)
+    for ref_id, query in zip("ABCDEFGH", queries, strict=False):
+        panel.with_target(query.target(ref_id))
+    if about.steps:
+        steps = [dashboard.Threshold(value=value, color=color) for value, color in about.steps]
+        panel.thresholds(build.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps))
+        panel.color_scheme(build.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
+    if about.top is not None:
+        panel.max(about.top)
+    if about.link is not None:
+        panel.data_links([about.link])
+    return panel

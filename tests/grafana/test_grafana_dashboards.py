@@ -1,0 +1,129 @@
+"""The dashboards that are checked in."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from boards.naming import prometheus_name, strangers, used
+from proofstream_otel.semconv import Metrics
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
+BOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in FILES}
+PANELS = [
+    pytest.param(panel, id=f"{name}: {panel['title']}")
+    for name, board in BOARDS.items()
+    for panel in board["panels"]
+    if panel["type"] != "row"
+]
+RULES = [
+    pytest.param(rule, id=rule["alert"])
+    for path in sorted((ROOT / "grafana" / "alerts").glob("*.yaml"))
+    for group in yaml.safe_load(path.read_text("utf-8"))["groups"]
+    for rule in group["rules"]
+]
+
+
+# Grafana 13 takes both schemas from files; Grafana 11 and 12 take this one alone.
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+def test_the_files_are_what_the_script_makes() -> None:
+    made: dict[str, str] = runpy.run_path(str(ROOT / "scripts" / "dashboards.py"))["texts"]()
+    assert {path.name: path.read_text("utf-8") for path in FILES} == made
+
+
+def test_three_dashboards_have_titles_of_their_own() -> None:
+    assert {board["title"] for board in BOARDS.values()} == {"Proof latency", "GPU beside proofs", "Pipeline health"}
+    assert len({board["uid"] for board in BOARDS.values()}) == 3
+    assert all(board["description"] for board in BOARDS.values())
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+    assert panel["title"]
+    assert len(panel["description"]) > len("Of the chip.")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["targets"]
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_asks_only_for_what_is_sent(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        assert strangers(target["expr"]) == []
+        assert used(target["expr"])[0] or "otelcol_" in target["expr"]
+        assert "rate(" not in target["expr"], "proofs are too rare for rates"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_takes_its_data_from_the_chosen_source(panel: dict[str, Any]) -> None:
+    sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
+    assert {source["uid"] for source in sources} == {"${prometheus}"}
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_panels_lie_beside_one_another(name: str) -> None:
+    cells: set[tuple[int, int]] = set()
+    panels = BOARDS[name]["panels"]
+    for panel in panels:
+        at = panel["gridPos"]
+        covered = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not covered & cells, panel["title"]
+        cells |= covered
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_variables_ask_only_for_what_is_sent(name: str) -> None:
+    for variable in BOARDS[name]["templating"]["list"]:
+        if variable["type"] == "query":
+            metric, label = variable["definition"].removeprefix("label_values(").removesuffix(")").split(", ")
+            assert strangers(f'{metric}{{{label}=~".*"}}') == []
+
+
+def test_durations_have_exemplars_and_lead_to_traces() -> None:
+    panels = {panel["title"]: panel for panel in BOARDS["proof-latency"]["panels"]}
+    for title in ("Duration of proofs, percentiles", "Duration of proofs, spread", "Duration of a layer by kind, p95"):
+        assert all(target["exemplar"] for target in panels[title]["targets"])
+    (link,) = panels["Slowest kinds of layers"]["fieldConfig"]["defaults"]["links"]
+    assert link["url"].startswith("/explore?")
+    assert "${__data.fields.Kind}" in link["url"]
+    assert "${jaeger}" in link["url"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_alert_says_what_to_do(rule: dict[str, Any]) -> None:
+    assert strangers(rule["expr"]) == []
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    assert rule["annotations"]["summary"]
+    assert len(rule["annotations"]["description"]) > 100
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_alert_is_explained(rule: dict[str, Any]) -> None:
+    assert f"`{rule['alert']}`" in (ROOT / "docs" / "operating.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        (Metrics.PROOF_DURATION, "proofstream_proof_duration_seconds"),
+        (Metrics.PROOFS, "proofstream_proofs_total"),
+        (Metrics.PROOF_PROGRESS, "proofstream_proof_progress_ratio"),
+        (Metrics.STATUS, "hw_status"),
+        (Metrics.ENERGY, "hw_energy_joules_total"),
+        (Metrics.GPU_PCIE, "proofstream_gpu_pcie_throughput_bytes_per_second"),
+    ],
+)
+def test_names_are_translated_as_prometheus_does(metric: Any, name: str) -> None:
+    assert prometheus_name(metric) == name
+
+
+def test_a_name_that_nobody_sends_is_found() -> None:
+    query = 'sum by (le, proofstream_layer_knid) (increase(proofstream_layer_duration_bucket{job="a{b}"}[1h]))'
+    assert strangers(query) == ["proofstream_layer_duration_bucket", "proofstream_layer_knid"]
