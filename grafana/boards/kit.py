@@ -27,10 +27,20 @@ WHO: Final = 'job=~"$job", proofstream_proof_model=~"$model", proofstream_proof_
 WHERE: Final = 'job=~"$job"'
 """Selects the series of the processes that a person has chosen."""
 
+_LABEL_VALUES: Final = 1
+"""Grafana's number of the kind of query that asks for the values of a label."""
+
 Shape = TypeVar("Shape", timeseries.Panel, stat.Panel, bargauge.Panel, table.Panel, heatmap.Panel)
 Steps = Sequence[tuple[float | None, str]]
 
-BAD_ABOVE_ZERO: Final[Steps] = ((None, "green"), (1e-9, "red"))
+BY_PROOF: Final = "proofstream_proof_model, proofstream_proof_backend"
+PROOF_NAME: Final = "{{proofstream_proof_model}} on {{proofstream_proof_backend}}"
+
+NEUTRAL: Final[Steps] = ((None, "blue"),)
+"""Without steps a panel would take Grafana's, which turn red at 80."""
+
+BAD_ABOVE_ZERO: Final[Steps] = ((None, "green"), (1, "red"))
+"""Of whole numbers."""
 
 
 def counted(selector: str, by: str = "", over: str = "$__range") -> str:
@@ -94,7 +104,7 @@ class About:
     unit: str
     width: int = 12
     height: int = 8
-    steps: Steps = ()
+    steps: Steps = NEUTRAL
     top: float | None = None
     link: build.DashboardLink | None = None
 
@@ -107,6 +117,10 @@ def lines(about: About, *queries: Query, dots: bool = False, stacked: bool = Fal
     panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     panel.min(0).line_width(1).fill_opacity(25 if stacked else 8).point_size(6 if dots else 4)
     panel.show_points(common.VisibilityMode.ALWAYS if dots else common.VisibilityMode.AUTO)
+    panel.color_scheme(build.FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC))
+    if about.steps is not NEUTRAL:
+        dashed = common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
+        panel.thresholds_style(dashed)
     if stacked:
         panel.draw_style(common.GraphDrawStyle.BARS)
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
@@ -133,12 +147,15 @@ def rows(about: About, *columns: tuple[str, str, Query], labels: dict[str, str])
     panel = _filled(table.Panel(), about, queries).with_transformation(
         dashboard.DataTransformerConfig(id_val="merge", options={})
     )
-    names = {f"Value #{ref}": name for ref, (name, _, _) in zip("ABCDEFGH", columns, strict=False)}
+    # Grafana numbers the values only where there are several queries.
+    found = [f"Value #{ref}" for ref, _ in zip("ABCDEFGH", columns, strict=False)] if len(columns) > 1 else ["Value"]
+    names = {value: name for value, (name, _, _) in zip(found, columns, strict=True)}
     options = {"excludeByName": {"Time": True}, "renameByName": {**labels, **names}}
     panel.with_transformation(dashboard.DataTransformerConfig(id_val="organize", options=options))
     for name, unit, _ in columns:
         panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="unit", value=unit)])
-    return panel.sort_by([common_builders.TableSortByFieldState().display_name(columns[0][0]).desc(True)])
+    first = next(iter(names.values()))
+    return panel.sort_by([common_builders.TableSortByFieldState().display_name(first).desc(True)])
 
 
 def cells(about: About, query: Query) -> heatmap.Panel:
@@ -151,7 +168,7 @@ def cells(about: About, query: Query) -> heatmap.Panel:
 
 def traces(title: str, operation: str) -> build.DashboardLink:
     """A link that asks Jaeger for traces with a span of a name, in the time that is shown."""
-    query = {"refId": "A", "queryType": "search", "service": "proofstream", "operation": operation, "limit": 50}
+    query = {"refId": "A", "queryType": "search", "service": "${job}", "operation": operation, "limit": 50}
     pane = {
         "datasource": "${jaeger}",
         "queries": [{**query, "datasource": {"type": "jaeger", "uid": "${jaeger}"}}],
@@ -163,11 +180,21 @@ def traces(title: str, operation: str) -> build.DashboardLink:
 
 
 def choice(name: str, label: str, text: str, query: str) -> build.QueryVariable:
-    """A menu of the values of a label; all at first."""
+    """A menu of the values of a label, any number of them; all at first."""
     everything = dashboard.VariableOption(selected=True, text="All", value="$__all")
-    menu = build.QueryVariable(name).label(label).description(text).query({"query": query, "refId": name})
-    menu.datasource(PROMETHEUS).definition(query).multi(True).include_all(True).all_value(".*").current(everything)
-    return menu.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(dashboard.VariableSort.ALPHABETICAL_ASC)
+    return _menu(name, label, text, query).multi(True).include_all(True).all_value(".*").current(everything)
+
+
+def service() -> build.QueryVariable:
+    """A menu of services. One at a time, since links to traces can name only one."""
+    return _menu("job", "Service", "Which service", "label_values(proofstream_events_refused_total, job)")
+
+
+def _menu(name: str, label: str, text: str, query: str) -> build.QueryVariable:
+    asked: dict[str, object] = {"qryType": _LABEL_VALUES, "query": query, "refId": name}
+    menu = build.QueryVariable(name).label(label).description(text).query(asked).datasource(PROMETHEUS)
+    menu.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(dashboard.VariableSort.ALPHABETICAL_ASC)
+    return menu.definition(query)
 
 
 def window() -> build.CustomVariable:
@@ -189,7 +216,7 @@ def board(*, uid: str, title: str, text: str, variables: Sequence[Builder[dashbo
     made.link(others.tags(["proofstream"]).include_vars(True).keep_time(True))
     made.with_variable(build.DatasourceVariable("prometheus").label("Metrics").type("prometheus"))
     made.with_variable(build.DatasourceVariable("jaeger").label("Traces").type("jaeger"))
-    made.with_variable(choice("job", "Service", "Which service", "label_values(proofstream_events_refused_total, job)"))
+    made.with_variable(service())
     for variable in variables:
         made.with_variable(variable)
     return made
@@ -217,10 +244,9 @@ def _filled(panel: Shape, about: About, queries: Sequence[Query]) -> Shape:
     panel.span(about.width).height(about.height)
     for ref_id, query in zip("ABCDEFGH", queries, strict=False):
         panel.with_target(query.target(ref_id))
-    if about.steps:
-        steps = [dashboard.Threshold(value=value, color=color) for value, color in about.steps]
-        panel.thresholds(build.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps))
-        panel.color_scheme(build.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
+    steps = [dashboard.Threshold(value=value, color=color) for value, color in about.steps]
+    panel.thresholds(build.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(steps))
+    panel.color_scheme(build.FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
     if about.top is not None:
         panel.max(about.top)
     if about.link is not None:

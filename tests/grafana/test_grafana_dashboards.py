@@ -6,6 +6,7 @@ import json
 import runpy
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -16,12 +17,14 @@ from proofstream_otel.semconv import Metrics
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))
 BOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in FILES}
-PANELS = [
-    pytest.param(panel, id=f"{name}: {panel['title']}")
+FOUND: dict[str, dict[str, Any]] = {
+    f"{name}: {panel['title']}": panel
     for name, board in BOARDS.items()
     for panel in board["panels"]
     if panel["type"] != "row"
-]
+}
+PANELS = [pytest.param(panel, id=name) for name, panel in FOUND.items()]
+TABLES = [pytest.param(panel, id=name) for name, panel in FOUND.items() if panel["type"] == "table"]
 RULES = [
     pytest.param(rule, id=rule["alert"])
     for path in sorted((ROOT / "grafana" / "alerts").glob("*.yaml"))
@@ -94,6 +97,28 @@ def test_durations_have_exemplars_and_lead_to_traces() -> None:
     assert link["url"].startswith("/explore?")
     assert "${__data.fields.Kind}" in link["url"]
     assert "${jaeger}" in link["url"]
+    panes = json.loads(unquote(link["url"].partition("panes=")[2]))
+    (query,) = panes["proofs"]["queries"]
+    assert (query["service"], query["operation"]) == ("${job}", "layer ${__data.fields.Kind}")
+    (job,) = (one for one in BOARDS["proof-latency"]["templating"]["list"] if one["name"] == "job")
+    assert not job.get("multi"), "a link can name one service"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_turns_red_only_where_it_says_so(panel: dict[str, Any]) -> None:
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert steps[0]["value"] is None
+    assert [step["value"] for step in steps[1:]] == sorted(step["value"] for step in steps[1:])
+
+
+@pytest.mark.parametrize("panel", TABLES)
+def test_columns_of_a_table_have_names(panel: dict[str, Any]) -> None:
+    *_, organize = panel["transformations"]
+    named = set(organize["options"]["renameByName"])
+    several = len(panel["targets"]) > 1
+    assert {f"Value #{target['refId']}" if several else "Value" for target in panel["targets"]} <= named
+    for target in panel["targets"]:
+        assert used(target["expr"])[1] & named, "no label of it is shown"
 
 
 @pytest.mark.parametrize("rule", RULES)
