@@ -230,7 +230,10 @@ def row(made: build.Dashboard, title: str, *panels: Any) -> None:
 
 
 def proofs(text: str, selector: str = WHO) -> str:
-    """PromQL: a series of running proofs, without those whose last value is still around after they ended."""
+    """PromQL: a series of running proofs, without those that have ended.
+
+    Our own pipeline says when a series ends; with a provider that was passed in its last value stays for five minutes.
+    """
     on = "job, instance, proofstream_proof_model, proofstream_proof_backend"
     return f"{text}{{{selector}}} and on ({on}) proofstream_proofs_running > 0"
 

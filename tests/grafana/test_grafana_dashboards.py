@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import runpy
 from pathlib import Path
@@ -152,3 +153,14 @@ def test_names_are_translated_as_prometheus_does(metric: Any, name: str) -> None
 def test_a_name_that_nobody_sends_is_found() -> None:
     query = 'sum by (le, proofstream_layer_knid) (increase(proofstream_layer_duration_bucket{job="a{b}"}[1h]))'
     assert strangers(query) == ["proofstream_layer_duration_bucket", "proofstream_layer_knid"]
+
+
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_dashboard_is_of_grafanas_schema(name: str) -> None:
+    dashboard = importlib.import_module("grafana_foundation_sdk.models.dashboard").Dashboard
+    encoder = importlib.import_module("grafana_foundation_sdk.cog.encoder").JSONEncoder
+    importlib.import_module("grafana_foundation_sdk.cog.plugins").register_default_plugins()
+    read = dashboard.from_json(BOARDS[name])
+    assert json.loads(json.dumps(read, cls=encoder)) == BOARDS[name]
+    assert read.schema_version == 42
