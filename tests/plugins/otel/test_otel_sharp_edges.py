@@ -177,7 +177,8 @@ def test_11_an_attempt_that_will_not_do_is_given_up_and_the_next_request_goes_ou
     kit.wait_until(lambda: host.health()["spans_exported"] + host.health()["lost_spans"] == 9)
     host.close()
     assert 0 < host.health()["lost_spans"] < 9
-    assert host.health()["spans_exported"] == len(receiver.spans)
+    # What was given up for want of an answer in time may have arrived all the same.
+    assert host.health()["spans_exported"] <= len(receiver.spans)
 
 
 FORKED = """
