@@ -60,6 +60,10 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     origin: str = PRODUCER
     traceparent: str | None = None
 
+    def at(self, time_unix_nano: int) -> Decoded:
+        """The same, at that time."""
+        return msgspec.structs.replace(self, time_unix_nano=time_unix_nano)
+
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """One line that could not be read.
@@ -161,7 +165,12 @@ class LineDecoder:
                     f"not an event: kinds begin with a capital letter, and this is {kind[:_EXCERPT_CHARS]!r}"
                 )
             return UnknownEvent(kind=kind)
-        event: ProofEvent = decoder.decode(body)
+        try:
+            event: ProofEvent = decoder.decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger's event type may raise anything when it is made
+            raise WireError(f"{kind} cannot be made: {_reason(error)}") from None
         # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here; a value above it has at least 20 digits.
         if _TWENTY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
             _check_u64(event, "$")

@@ -423,6 +423,15 @@ class Beat(ev.ProofEvent, frozen=True, kw_only=True):
     name: str | None = None
 
 
+class Picky(ev.ProofEvent, frozen=True, kw_only=True):
+    """An event type that fails in its own way when it is made."""
+
+    key: str
+
+    def __post_init__(self) -> None:
+        {"known": 1}[self.key]
+
+
 class Words(str):
     __slots__ = ()
 
@@ -547,6 +556,15 @@ class TestEventsMadeInPython:
 
         assert check_event(event, LineDecoder(catalog)).event == event
         assert "nobody declared" in turned_down(event)
+
+    def test_a_declared_event_type_that_raises_costs_one_line(self) -> None:
+        catalog = Catalog()
+        catalog.add("picky", [Picky])
+        decoder = LineDecoder(catalog)
+
+        with pytest.raises(WireError, match="Picky cannot be made: 'strange'"):
+            decoder.decode(b'{"Picky":{"key":"strange"}}')
+        assert decoder.decode(b'{"Picky":{"key":"known"}}').event == Picky(key="known")
 
     @pytest.mark.parametrize("thing", [3, None, "Log", {"Log": {}}, ev.Log])
     def test_what_is_no_event_is_refused(self, thing: object) -> None:

@@ -225,12 +225,4 @@ class Reconstruction:
         """The event with its time; one that has a time of its own keeps it."""
         if decoded.time_unix_nano is not None:
             return decoded
-        return Decoded(
-            event=decoded.event,
-            raw=decoded.raw,
-            job_id=decoded.job_id,
-            time_unix_nano=self.time_of(decoded),
-            session_id=decoded.session_id,
-            origin=decoded.origin,
-            traceparent=decoded.traceparent,
-        )
+        return decoded.at(self.time_of(decoded))

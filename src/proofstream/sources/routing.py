@@ -129,9 +129,9 @@ class SessionRouter:
         if item.time_unix_nano is not None:
             self._last_time = item.time_unix_nano
         elif self._last_time is not None and (session is not self._own or self._own_has_times):
-            item = _at(item, self._last_time)
+            item = item.at(self._last_time)
         elif at is not None:
-            item = _at(item, at)
+            item = item.at(at)
         self._chunk.append(item)
         if isinstance(item.event, SessionClosed) and item.session_id in self._recorded:
             self._end(item.session_id)
@@ -195,15 +195,3 @@ class SessionRouter:
             recorded.session.close("lost", "the recording ends here")
         else:
             recorded.session.close(outcome, reason)
-
-
-def _at(item: Decoded, time_unix_nano: int) -> Decoded:
-    return Decoded(
-        event=item.event,
-        raw=item.raw,
-        job_id=item.job_id,
-        time_unix_nano=time_unix_nano,
-        session_id=item.session_id,
-        origin=item.origin,
-        traceparent=item.traceparent,
-    )
