@@ -17,7 +17,7 @@ class PluginStatus(enum.Enum):
     IDLE = "idle"
     """Configured, with nothing to do in this run."""
     STALLED = "stalled"
-    """Busy with one batch for too long; nobody waits for it."""
+    """Busy with one batch, or with getting ready, for too long; nobody waits for it."""
     DISABLED = "disabled"
     """Told not to be used; never imported."""
     MISSING = "missing"

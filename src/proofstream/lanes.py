@@ -78,6 +78,7 @@ class Lane:
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
         self._discard = False
+        self._standing = threading.Lock()  # the bus, too, says where the plugin stands
         self._health_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"proofstream-{record.name}", daemon=True)
         record.status = PluginStatus.STARTING
@@ -134,14 +135,19 @@ class Lane:
 
     def check_stalled(self, now: float) -> None:
         """Mark a lane that has been busy with one batch for too long, and one that came back; on the bus's thread."""
-        since, status = self._busy_since, self.record.status
-        too_long = since is not None and now - since > self._settings.stalled_after_s
-        if too_long and self.holds:
-            self.record.status = PluginStatus.STALLED
-            self.record.reason = f"busy with one batch for more than {self._settings.stalled_after_s:g} s"
-            _log.warning("plugin %s is stalled: %s; nobody waits for it", self.record.label, self.record.reason)
-        elif status is PluginStatus.STALLED and not too_long:
-            self.record.status, self.record.reason = PluginStatus.READY, None
+        record = self.record
+        with self._standing:
+            since, status = self._busy_since, record.status
+            too_long = since is not None and now - since > self._settings.stalled_after_s
+            stalls = too_long and self.holds
+            if stalls:
+                work = "getting ready" if status is PluginStatus.STARTING else "busy with one batch"
+                reason = f"{work} for more than {self._settings.stalled_after_s:g} s"
+                record.status, record.reason = PluginStatus.STALLED, reason
+            elif status is PluginStatus.STALLED and not too_long:
+                record.status, record.reason = PluginStatus.READY, None
+        if stalls:
+            _log.warning("plugin %s is stalled: %s; nobody waits for it", record.label, record.reason)
 
     def request_stop(self, *, deadline: float, discard: bool) -> None:
         """Ask the thread to unconfigure the plugin and end; with `discard` what waits is dropped, counted."""
@@ -196,6 +202,10 @@ class Lane:
 
     # On the lane's own thread
 
+    def _stand(self, status: PluginStatus, reason: str | None = None) -> None:
+        with self._standing:
+            self.record.status, self.record.reason = status, reason
+
     def _run(self) -> None:
         try:
             if self._configure():
@@ -210,10 +220,11 @@ class Lane:
         try:
             wanted = self._hooks.configure(self._context)
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
-            mark_unconfigured(self.record, error)
+            with self._standing:
+                mark_unconfigured(self.record, error)
             _log.debug("plugin %s could not be configured", self.record.label, exc_info=True)
         else:
-            self.record.status = PluginStatus.READY if wanted else PluginStatus.IDLE
+            self._stand(PluginStatus.READY if wanted else PluginStatus.IDLE)
         self._busy_since = None
         self.progress()
         self.configured.set()
@@ -288,8 +299,7 @@ class Lane:
             self.counters = dict(self._hooks.report_health())
 
     def _fail(self, error: BaseException) -> None:
-        self.record.status = PluginStatus.FAILED
-        self.record.reason = describe(error)
+        self._stand(PluginStatus.FAILED, describe(error))
         self._queue.clear()
         self._busy_since = None
         _log.error("plugin %s failed and is disabled: %s", self.record.label, self.record.reason)
@@ -310,8 +320,7 @@ class Lane:
             self.counters = dict(self._hooks.report_health())
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             if self.record.status is not PluginStatus.FAILED:
-                self.record.status = PluginStatus.FAILED
-                self.record.reason = f"while closing: {describe(error)}"
+                self._stand(PluginStatus.FAILED, f"while closing: {describe(error)}")
             _log.error("plugin %s could not be closed: %s", self.record.label, describe(error))
 
 

@@ -31,6 +31,7 @@ from proofstream import (
 from proofstream.bus import wait_until
 from proofstream.config import Config
 from proofstream.feeds import HostFeed
+from proofstream.health import PluginStatus
 from proofstream.host import Host
 from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
@@ -498,6 +499,24 @@ def test_a_stalled_lane_holds_nobody(make_host: MakeHost, caplog: pytest.LogCapt
     assert host.flush(10.0)
     healths = [e for e in good.events if isinstance(e, PluginHealth) and e.plugin == "stuck"]
     assert "stalled" in [e.status for e in healths]
+
+
+def test_a_plugin_that_is_long_in_getting_ready_says_so_until_it_is(make_host: MakeHost) -> None:
+    class Late(RecordingPlugin):
+        may_go_on = threading.Event()
+
+        @hookimpl
+        def proofstream_configure(self, context: PluginContext) -> bool | None:
+            assert self.may_go_on.wait(30.0)
+            return super().proofstream_configure(context)
+
+    late = Late("late")
+    host = make_host(late, ready=False, stalled_after_s=0.2)
+    record = host.lanes[0].record
+    wait_for(lambda: record.reason == "getting ready for more than 0.2 s")
+    assert record.status is PluginStatus.STALLED
+    late.may_go_on.set()
+    wait_for(lambda: (record.status, record.reason) == (PluginStatus.READY, None))
 
 
 def test_a_lane_says_how_far_behind_it_is(make_host: MakeHost) -> None:
