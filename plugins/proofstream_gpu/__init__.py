@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,7 +49,7 @@ class GpuPlugin:
         self._watch: Watch | None = None
         self._sampler: Sampler | None = None
         self._timelines = Timelines()
-        self._is_hung = False
+        self._said_lost_at: float | None = None
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
@@ -114,13 +115,21 @@ class GpuPlugin:
         return self._look_after(sampler)
 
     def _look_after(self, sampler: Sampler) -> list[GpuTelemetry] | None:
-        """Say once that the devices are lost if the driver does not return: nobody must take old figures for new."""
+        """Say that the devices are lost while the driver does not return, as often as it would be asked.
+
+        Nobody must take old figures for new, and who hears nothing at all forgets that the devices are lost.
+        """
         assert self._settings is not None
         assert self._watch is not None
-        was_hung, self._is_hung = self._is_hung, sampler.busy_s() > self._settings.hung_after_s
-        if was_hung or not self._is_hung:
+        if sampler.busy_s() <= self._settings.hung_after_s:
+            self._said_lost_at = None
             return None
-        self._log.warning("the NVIDIA driver does not return; the GPUs count as lost until it does")
+        now = time.monotonic()
+        if self._said_lost_at is None:
+            self._log.warning("the NVIDIA driver does not return; the GPUs count as lost until it does")
+        elif now - self._said_lost_at < sampler.interval_s:
+            return None
+        self._said_lost_at = now
         return [GpuTelemetry(devices=self._watch.lost_readings())]
 
     @property

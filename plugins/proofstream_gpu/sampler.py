@@ -78,6 +78,11 @@ class Sampler:
         return 0.0 if since is None else time.monotonic() - since
 
     @property
+    def interval_s(self) -> float:
+        """Seconds between two samples at present."""
+        return self._interval_s if self._proving else self._idle_interval_s
+
+    @property
     def failures(self) -> int:
         """Samples that could not be taken at all."""
         return self._failures

@@ -247,6 +247,25 @@ def test_a_driver_that_does_not_return_makes_the_devices_lost(
     eventually(lambda: run.samples[-1].devices[0].state == "ok")
 
 
+def test_it_is_said_again_and_again_that_they_are_lost(
+    start: Callable[..., Running], machine: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = start(hung_after_s=0.2, interval_s=0.1)
+    eventually(lambda: run.samples)
+    machine.set(_0__hang_s=0.5)
+    run.feed(START)
+
+    def lost() -> list[GpuTelemetry]:
+        run.feed()
+        return [sample for sample in run.samples if sample.devices[0].state == "lost"]
+
+    eventually(lambda: len(lost()) >= 3)
+    machine.set(_0__hang_s=None)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the NVIDIA driver does not return; the GPUs count as lost until it does"
+    ]
+
+
 def test_a_sample_that_fails_altogether_is_counted_and_the_next_is_taken(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
