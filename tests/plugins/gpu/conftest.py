@@ -28,7 +28,9 @@ NAME = "libnvidia-ml.so.1"
 def build(folder: Path, *options: str) -> Path:
     folder.mkdir()
     library = folder / NAME
-    compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
+    compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.fail("these tests need a C compiler; on Debian and Ubuntu: apt install gcc libc6-dev")
     flags = ["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{NAME}", *options]
     subprocess.run([compiler, *flags, "-o", str(library), str(SOURCE)], check=True, timeout=60)
     return library
