@@ -66,7 +66,7 @@ def _proving() -> list[Any]:
                 unit="joule",
                 width=6,
             ),
-            Query(expr=f"sum(max by (hw_id) ({joules})) / {count}", legend="per proof", once=True),
+            Query(expr=f"sum(max by (hw_id) ({joules})) / ({count} > 0)", legend="per proof", once=True),
         ),
         number(
             About(

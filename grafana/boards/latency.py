@@ -246,7 +246,7 @@ def _aborted() -> list[Any]:
                 top=1,
                 link=to_aborted,
             ),
-            Query(expr=f"{counted(aborted)} / {counted(ended)}", legend="aborted", once=True),
+            Query(expr=f"{counted(aborted)} / ({counted(ended)} > 0)", legend="aborted", once=True),
         ),
         number(
             About(

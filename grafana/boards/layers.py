@@ -28,9 +28,9 @@ def layers() -> list[Any]:
                 unit="short",
                 link=to_layers,
             ),
-            ("Share", "percentunit", Query(expr=f"{spent} / {whole}", once=True, shape=table)),
+            ("Share", "percentunit", Query(expr=f"{spent} / {whole} >= 0", once=True, shape=table)),
             ("Time spent", "s", Query(expr=spent, once=True, shape=table)),
-            ("Mean", "s", Query(expr=f"{spent} / {number_of}", once=True, shape=table)),
+            ("Mean", "s", Query(expr=f"{spent} / ({number_of} > 0)", once=True, shape=table)),
             ("p95", "s", Query(expr=quantile(0.95, LAYER, WHO, kind, "$__range"), once=True, shape=table)),
             labels={kind: "Kind"},
         ),
@@ -60,7 +60,7 @@ def layers() -> list[Any]:
             ),
             Query(
                 expr=f"sort_desc(sum by (proofstream_layer_proof_kind) (increase({LAYER}_sum{{{WHO}}}[$__range]))"
-                f" / sum by (proofstream_layer_proof_kind) (increase({LAYER}_count{{{WHO}}}[$__range])))",
+                f" / (sum by (proofstream_layer_proof_kind) (increase({LAYER}_count{{{WHO}}}[$__range])) > 0))",
                 legend="{{proofstream_layer_proof_kind}}",
                 once=True,
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Iterator
@@ -121,7 +122,13 @@ def at_work(
     words = ("run", "-", "--otlp", collector.otlp_http, "--no-console", "--set", "otel.metric_interval_s=1")
     process = command.start(*words)
     assert process.stdin is not None
-    process.stdin.write("".join(json.dumps(event) + "\n" for event in _events()))
+    lines = [json.dumps(event) + "\n" for event in _events()]
+    in_a_layer = next(number for number, line in enumerate(lines) if "LayerEnd" in line)
+    process.stdin.write("".join(lines[:in_a_layer]))
+    process.stdin.flush()
+    # What comes at once takes no time at all, and then nothing has a share of it.
+    kit.eventually(lambda: prometheus.query('proofstream_proofs_running{proofstream_proof_model="tiny"} > 0'))
+    process.stdin.write("".join(lines[in_a_layer:]))
     process.stdin.flush()
     kit.eventually(lambda: prometheus.query('proofstream_proofs_total{proofstream_proof_outcome="aborted"} > 0'))
     yield process
@@ -133,7 +140,7 @@ def at_work(
 def test_a_query_returns_data(kit: Any, at_work: subprocess.Popen[str], prometheus: Any, expr: str) -> None:
     found = kit.eventually(lambda: prometheus.query(_asked(expr)), within_s=20)
     assert at_work.poll() is None
-    assert all(isinstance(one.value, float) for one in found)
+    assert any(math.isfinite(one.value) for one in found)
 
 
 def _value(kit: Any, prometheus: Any, board: str, title: str, ref_id: str = "A") -> float:
