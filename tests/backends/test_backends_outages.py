@@ -1,4 +1,4 @@
-"""Collector and Jaeger go away in the middle and come back; what was promised is there."""
+"""Collector, Jaeger and Prometheus go away in the middle and come back; what was promised is there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STREAM = Path(__file__).parents[1] / "data" / "wire" / "aborted-then-next.jsonl"
 
 
 @pytest.fixture
-def restored(collector: Any, jaeger: Any) -> Iterator[None]:
+def restored(collector: Any, jaeger: Any, prometheus: Any) -> Iterator[None]:
     """Whatever a test did to them, both run again after it."""
     yield
-    for one in (jaeger.backend, collector.backend):
+    for one in (jaeger.backend, prometheus.backend, collector.backend):
         if not one.is_running:
             one.start()
 
@@ -58,6 +58,21 @@ def test_what_the_collector_has_taken_outlives_jaeger_and_the_collector_itself(
     collector.backend.start()
     jaeger.backend.start()
     kit.assert_stored(jaeger, kit.spans_in(tmp_path / "sent"))
+
+
+def test_what_the_collector_has_taken_outlives_prometheus_and_the_collector_itself(
+    kit: Any, command: Any, collector: Any, prometheus: Any, restored: None, tmp_path: Path
+) -> None:
+    prometheus.backend.kill()
+    result = command("run", "demo:digits", "--otlp", collector.otlp_http, "--otlp-file", "sent", "--no-console")
+    assert result.status == 0, result.err
+    collector.backend.kill()
+    collector.backend.start()
+    prometheus.backend.start()
+    instance = kit.comparable(kit.spans_in(tmp_path / "sent")[0])["resource"]["service.instance.id"]
+    which = f'{{instance="{instance}", proofstream_proof_outcome="complete"}}'
+    (proofs,) = kit.eventually(lambda: prometheus.query(f"last_over_time(proofstream_proofs_total{which}[1h]) > 0"))
+    assert proofs.value == 1
 
 
 def test_a_run_without_a_collector_says_so(command: Any, collector: Any, restored: None, tmp_path: Path) -> None:
