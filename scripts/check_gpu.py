@@ -33,6 +33,7 @@ MIB = 2**20
 SMI_FIELDS = ("uuid", "name", "driver_version", "memory.total", "memory.used", "power.draw", "temperature.gpu")
 
 failures: list[str] = []
+skipped: list[str] = []
 
 
 def check(what: str, holds: bool, said: str) -> None:
@@ -43,6 +44,7 @@ def check(what: str, holds: bool, said: str) -> None:
 
 def skip(what: str, why: str) -> None:
     print(f"  --   {what}: {why}")
+    skipped.append(what)
 
 
 # nvidia-smi
@@ -285,7 +287,9 @@ def main() -> int:
     print(f"counters: {watch.counters()}")
     watch.close()
     check_plugin()
-    print(f"failed: {', '.join(failures)}" if failures else "All is well.")
+    if skipped:
+        print(f"not checked: {', '.join(skipped)}")
+    print(f"failed: {', '.join(failures)}" if failures else "What was checked is well.")
     return 1 if failures else 0
 
 
