@@ -21,7 +21,7 @@ ENV_PREFIX = "PROOFSTREAM_"
 CONFIG_FILE = "proofstream.toml"
 _LONGEST_S = 365 * 24 * 3600.0
 """No deadline is longer than a year; nor does an infinite one fit into a clock."""
-_NOT_HOST_KEYS = frozenset({"log", "debug"})
+_NOT_HOST_KEYS = frozenset({"log"})
 
 
 class HostSettings(BaseModel):

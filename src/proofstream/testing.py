@@ -10,6 +10,7 @@ from typing import Any
 from proofstream.catalog import Catalog
 from proofstream.envelopes import HOST, PRODUCER, Batch, Envelope
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened
+from proofstream.hooks import Hooks
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.wire import Decoded, LineDecoder, encode_event
 
@@ -116,6 +117,9 @@ class InlineHost:
 
     Attributes:
         derived: The events that the plugin returned or published so far.
+
+    Raises:
+        PluginError: A hook of the plugin is misspelt, takes arguments that it is not given, or is not marked.
     """
 
     def __init__(
@@ -129,6 +133,7 @@ class InlineHost:
         catalog: Catalog | None = None,
     ) -> None:
         self.plugin = plugin
+        self._hooks = Hooks(plugin, str(getattr(plugin, "name", type(plugin).__name__)))
         self.derived: list[ProofEvent] = []
         self.progressed: int = 0
         self.context: PluginContext = PluginContext(
@@ -141,37 +146,29 @@ class InlineHost:
             live=live,
             log=logging.getLogger("proofstream.test"),
         )
-        self._call("proofstream_configure", context=self.context)
+        self._hooks.call("proofstream_configure", context=self.context)
 
     def _progress(self) -> None:
         self.progressed += 1
-
-    def _call(self, name: str, **arguments: Any) -> Any:
-        hook = getattr(self.plugin, name, None)
-        if hook is None:
-            return None
-        code = hook.__code__
-        taken = code.co_varnames[: code.co_argcount]
-        return hook(**{key: value for key, value in arguments.items() if key in taken})
 
     def feed(self, batch: Iterable[Envelope], *, batch_size: int = 512) -> list[ProofEvent]:
         """Hand envelopes to the plugin; returns the events derived from them."""
         waiting = list(batch)
         derived: list[ProofEvent] = []
         for start in range(0, len(waiting), batch_size):
-            result = self._call("proofstream_consume", batch=tuple(waiting[start : start + batch_size]))
+            result = self._hooks.call("proofstream_consume", batch=tuple(waiting[start : start + batch_size]))
             derived.extend(result or ())
         self.derived.extend(derived)
         return derived
 
     def tick(self) -> None:
         """Hand the plugin an empty batch, as an idle lane does."""
-        self._call("proofstream_consume", batch=())
+        self._hooks.call("proofstream_consume", batch=())
 
     def health(self) -> Mapping[str, int]:
         """What the plugin reports."""
-        return self._call("proofstream_report_health") or {}
+        return self._hooks.call("proofstream_report_health") or {}
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Unconfigure the plugin."""
-        self._call("proofstream_unconfigure", timeout_s=timeout_s)
+        self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)

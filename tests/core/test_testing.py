@@ -135,3 +135,19 @@ def test_an_exception_is_the_callers() -> None:
 
     with pytest.raises(ZeroDivisionError):
         InlineHost(Failing()).feed(envelopes([]))
+
+
+def test_a_hook_that_no_host_would_call_is_refused() -> None:
+    class Unmarked:
+        def proofstream_consume(self) -> None:
+            return None
+
+    class Misspelt:
+        @ps.hookimpl
+        def proofstream_consumes(self) -> None:
+            return None
+
+    with pytest.raises(ps.PluginError, match="not marked"):
+        InlineHost(Unmarked())
+    with pytest.raises(ps.PluginError, match="did you mean proofstream_consume"):
+        InlineHost(Misspelt())
