@@ -23,7 +23,13 @@ OTHERS: Final = frozenset(
     {"otelcol_exporter_queue_size", "otelcol_exporter_queue_capacity", "traces_span_metrics_duration_seconds_bucket"}
 ) | {
     f"otelcol_{what}_{items}_total"
-    for what in ("exporter_send_failed", "exporter_enqueue_failed", "receiver_refused", "receiver_failed")
+    for what in (
+        "exporter_sent",
+        "exporter_send_failed",
+        "exporter_enqueue_failed",
+        "receiver_refused",
+        "receiver_failed",
+    )
     for items in ("spans", "metric_points", "log_records")
 }
 """Metrics of the Collector and its connector that are used beside ours."""
