@@ -71,7 +71,7 @@ class OtelPlugin:
                 metavar="DIR",
                 artefact=Artefact(
                     name="otlp",
-                    next_step="the trace, as OTLP JSON lines for a Collector",
+                    next_step="traces, metrics and logs as OTLP JSON lines, for a Collector",
                 ),
             ),
         )
