@@ -18,6 +18,7 @@ POLL_S = 0.05
 TICK_S = 0.5
 """How often the bus looks after the lanes."""
 _DRAIN = 1024
+_LAST_ROUND_S = 0.5
 
 
 class Gate:
@@ -83,6 +84,7 @@ class Bus:
         self._in_flight = 0
         self._senders: set[Sender] = set()
         self._stop = False
+        self._give_up = False
         self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
 
     def start(self) -> None:
@@ -90,10 +92,20 @@ class Bus:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread once the intake is empty."""
+        """End the thread once the intake is empty; what is left there when the time is up counts as lost."""
         self._stop = True
         self._intake.wakeup.set()
         self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._give_up = True
+            self._thread.join(_LAST_ROUND_S)
+            self._count_rest()
+
+    def _count_rest(self) -> None:
+        for _, _, what in list(self._intake.items):
+            if not (isinstance(what, Posted) and what.origin == HOST):
+                kind = _kind_of(what)
+                self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + 1
 
     @property
     def backlog(self) -> int:
@@ -120,7 +132,7 @@ class Bus:
 
     def _run(self) -> None:
         ticked = time.monotonic()
-        while True:
+        while not self._give_up:
             worked = self._drain()
             now = time.monotonic()
             if now - ticked >= TICK_S:
@@ -156,9 +168,7 @@ class Bus:
         try:
             envelope = self._envelope(monotonic_ns, sender, what)
         except WireError as error:
-            event = what.event if isinstance(what, Posted | Decoded) else what
-            kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
-            sender.refuse_event(kind, str(error))
+            sender.refuse_event(_kind_of(what), str(error))
             return
         if isinstance(envelope.event, SessionClosed):
             self._report_losses(sender, envelopes)
@@ -221,6 +231,11 @@ class Bus:
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()
         envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
+
+
+def _kind_of(what: object) -> str:
+    event = what.event if isinstance(what, Posted | Decoded) else what
+    return kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
 
 
 def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:

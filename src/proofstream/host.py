@@ -296,18 +296,23 @@ class Host:
             self._publish_health(lane, time.monotonic())  # a short run ends before the first tick
         for session in list(self.sessions.values()):
             session.close(outcome=outcome, reason=reason)
-        self._stop_lanes(deadline)
+        drained = self._stop_lanes(deadline)
         self.bus.stop(max(0.0, deadline - time.monotonic()))
+        if not drained:
+            for lane in self.lanes:
+                lane.count_rest()
         self.retired.add(self._own_session)  # what plugins published that was no event
         report.fill(lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused)
         return report
 
-    def _stop_lanes(self, deadline: float) -> None:
+    def _stop_lanes(self, deadline: float) -> bool:
+        """Let the plugins finish; whether all was consumed before."""
         now = time.monotonic()
         drained = wait_until(lambda: self.bus.is_at_rest, deadline=now + _DRAIN_SHARE * (deadline - now))
         for lane in self.lanes:
             lane.request_stop(deadline=deadline, discard=not drained)
         wait_until(lambda: all(lane.stopped.is_set() for lane in self.lanes), deadline=deadline)
+        return drained
 
     def detach(self) -> None:
         """In a forked child: there are no threads here; emitting does nothing and closing neither."""

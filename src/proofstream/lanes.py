@@ -155,6 +155,14 @@ class Lane:
         self._stop_at = deadline
         self._wakeup.set()
 
+    def count_rest(self) -> None:
+        """Count what the bus still handed over after the thread had ended."""
+        if self.stopped.is_set() and self.is_listening:
+            while self._queue:
+                envelope = self._queue.popleft()
+                if not isinstance(envelope.event, PluginHealth | EventsLost):
+                    self._drop(envelope)
+
     def health(self) -> PluginHealth:
         """The lane's condition as an event."""
         return PluginHealth(

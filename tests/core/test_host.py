@@ -519,6 +519,23 @@ def test_a_plugin_that_is_long_in_getting_ready_says_so_until_it_is(make_host: M
     wait_for(lambda: (record.status, record.reason) == (PluginStatus.READY, None))
 
 
+@pytest.mark.parametrize("timeout_s", [0.02, 0.3])
+def test_what_is_not_delivered_when_the_time_to_close_is_up_is_counted(make_host: MakeHost, timeout_s: float) -> None:
+    plugin = RecordingPlugin("late")
+    host = make_host(plugin)
+    session = host.new_session(source="test")
+    for index in range(100_000):
+        session.emit(layer_end(index))
+    report = host.close(timeout_s)
+    lane = host.lanes[0]
+    if lane.stopped.is_set():
+        dropped, lost = lane.dropped.get("LayerEnd", 0), host.bus.lost_at_intake.get("LayerEnd", 0)
+        assert plugin.kinds.count("LayerEnd") + dropped + lost == 100_000
+        assert bool(dropped + lost) is bool(report.problems)
+    else:
+        assert any("abandoned" in problem for problem in report.problems)
+
+
 def test_a_lane_says_how_far_behind_it_is(make_host: MakeHost) -> None:
     stuck = Slow("stuck")
     host = make_host(stuck)
