@@ -5,7 +5,7 @@ from __future__ import annotations
 import timeit
 from collections import deque
 
-from proofstream import LayerKind, LayerStart, ProofEvent, open_session
+from proofstream import Batch, LayerKind, LayerStart, ProofEvent, hookimpl, open_session
 from proofstream.testing import RecordingPlugin
 
 COUNT = 20_000
@@ -14,6 +14,10 @@ REPEATS = 15
 
 class Sink(RecordingPlugin):
     """Forgets what it is given."""
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        """Let go of it."""
 
 
 def main() -> None:
