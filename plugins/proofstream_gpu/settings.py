@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from proofstream import ConfigError
 
 _DAY_S = 24 * 3600.0
+_LONGEST_INTERVAL_S = 30.0
+"""A GPU that is not heard of for a minute is taken for gone by those who listen."""
 
 
 class Settings(BaseModel):
@@ -29,8 +31,8 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = True
-    interval_s: float = Field(default=1.0, ge=0.1, le=_DAY_S)
-    idle_interval_s: float = Field(default=10.0, ge=0.1, le=_DAY_S)
+    interval_s: float = Field(default=1.0, ge=0.1, le=_LONGEST_INTERVAL_S)
+    idle_interval_s: float = Field(default=10.0, ge=0.1, le=_LONGEST_INTERVAL_S)
     devices: tuple[str, ...] = ()
     pcie: bool = True
     retry_s: float = Field(default=5.0, ge=0.1, le=_DAY_S)

@@ -42,7 +42,8 @@ class GpuSamples:
         """Attributes for an interval; none if no sample fell inside.
 
         The energy is that from the last sample up to the start until the last one up to the end: each edge is off by
-        one sampling period at most. Without a sample up to the start it begins with the first one inside.
+        one sampling period at most. Without a sample up to the start it begins with the first one inside. With a single
+        sample inside there is none: an edge could be longer than the interval.
         """
         if not self._times:
             return {}
@@ -51,7 +52,7 @@ class GpuSamples:
         if not inside:
             return {}
         return {
-            Attr.GPU_ENERGY: _energy(self._samples[max(0, first - 1) : after]),
+            Attr.GPU_ENERGY: _energy(self._samples[max(0, first - 1) : after]) if len(inside) > 1 else None,
             Attr.GPU_PEAK_MEMORY: max(_known(s.memory_bytes for s in inside), default=None),
             Attr.GPU_MEAN_UTILIZATION: _mean(_known(s.utilization for s in inside)),
             Attr.GPU_SAMPLES: len(inside),
