@@ -165,6 +165,8 @@ class Bus:
 
     def _pass(self, item: Item, envelopes: list[Envelope]) -> None:
         monotonic_ns, sender, what = item
+        if sender.ended and not (isinstance(what, Posted) and what.lineage):
+            return  # emitted on another thread while the session was being closed
         try:
             envelope = self._envelope(monotonic_ns, sender, what)
         except WireError as error:
@@ -173,6 +175,7 @@ class Bus:
         if isinstance(envelope.event, SessionClosed):
             self._report_losses(sender, envelopes)
             self._senders.discard(sender)
+            sender.ended = isinstance(what, Posted)  # what was recorded may go on after its end
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
 

@@ -96,6 +96,8 @@ class Sender(Protocol):
     session_id: str
     dropped: Tally
     last_time_unix_nano: int | None
+    ended: bool
+    """Whether its own end has passed the bus: only what plugins derived from its events may still follow."""
 
     def refuse_event(self, kind: str, reason: str) -> None:
         """Count and report an event that the bus's check did not let through."""

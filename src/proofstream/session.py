@@ -69,6 +69,7 @@ class Session:
         self.refused: int = 0
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
+        self.ended = False
         self.outer: Session | None = None
         self._intake = intake
         self._owner = owner

@@ -342,6 +342,28 @@ def decoded(*events: ProofEvent) -> list[Decoded]:
 CLOSED = SessionClosed(outcome="ended", reason=None, refused=0)
 
 
+def test_nothing_follows_the_end_of_a_session_that_is_closed_while_others_emit() -> None:
+    for _ in range(5):
+        plugin = RecordingPlugin()
+        session = proofstream.open_session(plugins=[plugin])
+        closed = threading.Event()
+
+        def emit(session: Session = session, closed: threading.Event = closed) -> None:
+            while not closed.is_set():
+                session.emit(NOTE)
+
+        threads = [threading.Thread(target=emit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        session.close(60.0)
+        closed.set()
+        for thread in threads:
+            thread.join()
+        kinds = [e.kind for e in plugin.envelopes if e.session_id == session.session_id]
+        assert kinds.count("SessionClosed") == 1
+        assert kinds[-1] == "SessionClosed"
+
+
 @pytest.mark.parametrize(
     ("brought", "kinds"),
     [
