@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope
-from proofstream.errors import WireError
+from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
 from proofstream.intake import Intake, Item, Posted, Sender
 from proofstream.lanes import Lane
@@ -75,6 +75,8 @@ class Bus:
     ) -> None:
         self.gate: Gate = Gate(self, high_water=lane_capacity // 2)
         self.lost_at_intake: dict[str, int] = {}
+        self.faults: int = 0
+        self.first_fault: str = ""
         self._intake = intake
         self._decoder = decoder
         self._lanes = lanes
@@ -104,8 +106,10 @@ class Bus:
     def _count_rest(self) -> None:
         for _, _, what in list(self._intake.items):
             if not (isinstance(what, Posted) and what.origin == HOST):
-                kind = _kind_of(what)
-                self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + 1
+                self._lose(_kind_of(what))
+
+    def _lose(self, kind: str, count: int = 1) -> None:
+        self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + count
 
     @property
     def backlog(self) -> int:
@@ -133,17 +137,27 @@ class Bus:
     def _run(self) -> None:
         ticked = time.monotonic()
         while not self._give_up:
-            worked = self._drain()
-            now = time.monotonic()
-            if now - ticked >= TICK_S:
-                ticked = now
-                self._on_tick()
+            worked = True
+            try:
+                worked = self._drain()
+                now = time.monotonic()
+                if now - ticked >= TICK_S:
+                    ticked = now
+                    self._on_tick()
+            except Exception as error:  # noqa: BLE001 - whatever it is, as a logging filter that raises, all depend on this thread
+                self._fault(error)
+                self._in_flight = 0
             self.gate.notify()
             if worked:
                 continue
             if self._stop:
                 return
             self._intake.wakeup.wait(POLL_S)
+
+    def _fault(self, error: Exception) -> None:
+        self.faults += 1
+        if self.faults == 1:
+            self.first_fault = describe(error)
 
     def _drain(self) -> bool:
         items = self._intake.items
@@ -153,7 +167,12 @@ class Bus:
         self._in_flight = count
         envelopes: list[Envelope] = []
         for _ in range(count):
-            self._pass(items.popleft(), envelopes)
+            item = items.popleft()
+            try:
+                self._pass(item, envelopes)
+            except Exception as error:  # noqa: BLE001 - as above, and the others of this round must not be lost with it
+                self._fault(error)
+                self._lose(_kind_of(item[2]))
         if self._intake.overflowed:
             self._intake.overflowed = False
             for sender in list(self._senders):
@@ -166,7 +185,8 @@ class Bus:
     def _pass(self, item: Item, envelopes: list[Envelope]) -> None:
         monotonic_ns, sender, what = item
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
-            return  # emitted on another thread while the session was being closed
+            self._lose(_kind_of(what))  # emitted on another thread while the session was being closed
+            return
         try:
             envelope = self._envelope(monotonic_ns, sender, what)
         except WireError as error:
@@ -229,7 +249,7 @@ class Bus:
         if not fresh:
             return
         for kind, count in fresh.items():
-            self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + count
+            self._lose(kind, count)
         event = EventsLost(where="intake", counts=fresh)
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()

@@ -34,6 +34,8 @@ class Report:
         self.refused = refused
         for lane in lanes:
             self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
+        if bus.faults:
+            self.problems.append(f"faults while passing events on: {bus.faults}, the first: {bus.first_fault}")
         lost = {kind: n for kind, n in bus.lost_at_intake.items() if not is_bulk_kind(kind)}
         if lost:
             self.problems.append(f"lost before the bus: {_counts(lost)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -152,12 +153,13 @@ class InlineHost:
         self.progressed += 1
 
     def feed(self, batch: Iterable[Envelope], *, batch_size: int = 512) -> list[ProofEvent]:
-        """Hand envelopes to the plugin; returns the events derived from them."""
-        waiting = list(batch)
+        """Hand envelopes to the plugin, in batches of one session; returns the events derived from them."""
         derived: list[ProofEvent] = []
-        for start in range(0, len(waiting), batch_size):
-            result = self._hooks.call("proofstream_consume", batch=tuple(waiting[start : start + batch_size]))
-            derived.extend(result or ())
+        for _, of_session in itertools.groupby(batch, key=lambda envelope: envelope.session_id):
+            waiting = tuple(of_session)
+            for start in range(0, len(waiting), batch_size):
+                result = self._hooks.call("proofstream_consume", batch=waiting[start : start + batch_size])
+                derived.extend(result or ())
         self.derived.extend(derived)
         return derived
 

@@ -226,6 +226,29 @@ def test_time_comes_from_one_anchor_and_does_not_follow_a_clock_that_is_set() ->
     assert times == [1_000_000_000_000, 1_000_000_000_100]
 
 
+def test_the_bus_survives_what_should_not_happen(make_host: MakeHost) -> None:
+    class Spiteful(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise RuntimeError("no logging today")
+
+    plugin = RecordingPlugin()
+    host = make_host(plugin)
+    session = host.new_session(source="test")
+    logger, spite = logging.getLogger("proofstream.session"), Spiteful()
+    logger.addFilter(spite)
+    try:
+        wrong: Any = "not an event"
+        session.emit(wrong)
+        assert session.flush(10.0)
+    finally:
+        logger.removeFilter(spite)
+    session.emit(note("after"))
+    assert session.flush(10.0)
+    assert "Log" in plugin.kinds
+    report = host.close()
+    assert "faults while passing events on: 1, the first: RuntimeError: no logging today" in report.problems
+
+
 # Derived events
 
 
