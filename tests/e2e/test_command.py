@@ -166,6 +166,39 @@ def test_a_kill_leaves_every_file_readable(proofstream_command: Any, tmp_path: P
     assert sum(s["name"].startswith("layer ") for s in spans) == 211
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("after_s", [0.2, 0.5, 0.9])
+def test_a_kill_at_any_moment_of_a_replay(
+    proofstream_command: Any, tmp_path: Path, spans_in: Any, suffix: str, after_s: float
+) -> None:
+    (tmp_path / "many.jsonl").write_text(SMOL.read_text() * 40)
+    recording = tmp_path / f"r.jsonl{suffix}"
+    process = proofstream_command.start(
+        "run", "many.jsonl", "--otlp-file", "out", "--record", recording, "--no-console"
+    )
+    wait_until_not_empty(tmp_path / "out" / "traces.jsonl")
+    time.sleep(after_s)
+    process.kill()
+    process.communicate(timeout=20)
+    written = spans_in(tmp_path / "out")
+    assert all(span["traceId"] and span["name"] for span in written)
+    result = proofstream_command("run", recording, "--otlp-file", "again", "--no-console")
+    assert "Traceback" not in result.err
+    replayed = {span["spanId"] for span in spans_in(tmp_path / "again")}
+    # What was flushed of the recording is a good beginning: the layers in it are those of the run that was killed.
+    layers = {span["spanId"] for span in written if span["name"].startswith("layer ")}
+    assert replayed & layers
+
+
+def wait_until_not_empty(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and path.stat().st_size:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nothing came into {path.name}")
+
+
 def test_strict_ends_the_run_when_a_plugin_fails(proofstream_command: Any, tmp_path: Path) -> None:
     (tmp_path / "failing_plugin.py").write_text(
         "from proofstream import hookimpl\n"
