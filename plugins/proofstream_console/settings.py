@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from proofstream import ConfigError
+from proofstream import read_table
 
 Mode: TypeAlias = Literal["auto", "live", "plain"]
 
@@ -45,9 +45,4 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: A key is unknown or its value is not acceptable; one line says which and why.
     """
-    try:
-        return Settings.model_validate(dict(table))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in ("console", *first["loc"]))
-        raise ConfigError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    return read_table(Settings, table, name="console")

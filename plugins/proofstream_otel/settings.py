@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import pydantic
 
-from proofstream import ConfigError
+from proofstream import read_table
 from proofstream_otel import environment
 from proofstream_otel.signals import LOGS, METRICS, Signal
 
@@ -119,14 +119,4 @@ def read(table: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: A key is unknown or a value is wrong.
     """
-    try:
-        return Settings.model_validate(dict(table))
-    except pydantic.ValidationError as error:
-        raise ConfigError("; ".join(_line(detail) for detail in error.errors())) from None
-
-
-def _line(detail: Any) -> str:
-    where = ".".join(["otel", *(str(part) for part in detail["loc"])])
-    if detail["type"] == "extra_forbidden":
-        return f"{where}: there is no such key; known are {', '.join(sorted(Settings.model_fields))}"
-    return f"{where}: {detail['msg'].removeprefix('Value error, ')}"
+    return read_table(Settings, table, name="otel")

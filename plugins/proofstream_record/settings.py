@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from proofstream import ConfigError
+from proofstream import read_table
 
 
 class Settings(BaseModel):
@@ -43,10 +43,4 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigError: A key is unknown, or its value is not acceptable; one line says which and why.
     """
-    try:
-        return Settings.model_validate(dict(table))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in ("record", *first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{where}: {message[:1].lower()}{message[1:]}") from None
+    return read_table(Settings, table, name="record")

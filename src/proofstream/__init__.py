@@ -76,6 +76,7 @@ from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted,
 from proofstream.opening import open_session
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
+from proofstream.tables import read_table
 from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
@@ -172,4 +173,5 @@ __all__ = [
     "matmul_trace_cost",
     "open_session",
     "read_envelope_log",
+    "read_table",
 ]

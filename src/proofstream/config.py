@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from proofstream.errors import ConfigError
+from proofstream.tables import read_table
 
 ENV_PREFIX = "PROOFSTREAM_"
 CONFIG_FILE = "proofstream.toml"
@@ -169,18 +170,11 @@ def _apply_environment(
 
 def _host_settings(values: Mapping[str, Any], origin: Path | None) -> HostSettings:
     try:
-        return HostSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{origin}: {explain(error)}" if origin else explain(error)) from None
-
-
-def explain(error: ValidationError) -> str:
-    """The first problem of a validation in one line: where, what, and what was given."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"{where} is not a setting"
-    return f"{where}: {first['msg'].lower()}, not {first['input']!r}"
+        return read_table(HostSettings, values)
+    except ConfigError as error:
+        if origin is None:
+            raise
+        raise ConfigError(f"{origin}: {error}") from None
 
 
 def parse_set(text: str) -> tuple[str, str, Any]:

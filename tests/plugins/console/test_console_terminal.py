@@ -343,7 +343,13 @@ def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"colour": "red"}, "console.colour: extra inputs are not permitted"),
+        (
+            {"colour": "red"},
+            (
+                "console.colour: there is no such key; known are enabled, log_lines_per_s, max_layers, max_proofs, "
+                "mode, progress_s, refresh_s, slowest"
+            ),
+        ),
         ({"mode": "fast"}, "console.mode: input should be 'auto', 'live' or 'plain'"),
         ({"max_layers": 0}, "console.max_layers: input should be greater than or equal to 1"),
     ],

@@ -310,7 +310,13 @@ def test_it_can_be_switched_off(machine: Any) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"interval": 1}, "gpu.interval: extra inputs are not permitted"),
+        (
+            {"interval": 1},
+            (
+                "gpu.interval: there is no such key; known are devices, enabled, hung_after_s, idle_interval_s, "
+                "interval_s, pcie, probe_timeout_s, retry_s"
+            ),
+        ),
         ({"interval_s": 0}, "gpu.interval_s: input should be greater than or equal to 0.1"),
         ({"interval_s": float("nan")}, "gpu.interval_s: input should be less than or equal to 30"),
         ({"enabled": "perhaps"}, "gpu.enabled: input should be a valid boolean, unable to interpret input"),

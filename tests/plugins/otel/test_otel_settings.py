@@ -23,11 +23,11 @@ from proofstream_otel.settings import Rounds, read
             "otel.endpoint: 'localhost:4318' does not start with http://, https:// or grpc://",
         ),
         ({"endpoint": "http://"}, "otel.endpoint: 'http://' has no host"),
-        ({"rounds": "some"}, "otel.rounds: Input should be 'span_events', 'logs', 'both', 'aggregate' or 'off'"),
-        ({"metric_interval_s": 0}, "otel.metric_interval_s: Input should be greater than or equal to 0.1"),
-        ({"metrics": "some"}, "otel.metrics: Input should be a valid boolean, unable to interpret input"),
-        ({"max_round_events": -1}, "otel.max_round_events: Input should be greater than or equal to 0"),
-        ({"headers": {"a": 1}}, "otel.headers.a: Input should be a valid string"),
+        ({"rounds": "some"}, "otel.rounds: input should be 'span_events', 'logs', 'both', 'aggregate' or 'off'"),
+        ({"metric_interval_s": 0}, "otel.metric_interval_s: input should be greater than or equal to 0.1"),
+        ({"metrics": "some"}, "otel.metrics: input should be a valid boolean, unable to interpret input"),
+        ({"max_round_events": -1}, "otel.max_round_events: input should be greater than or equal to 0"),
+        ({"headers": {"a": 1}}, "otel.headers.a: input should be a valid string"),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(table: dict[str, Any], message: str) -> None:

@@ -170,7 +170,7 @@ def test_a_full_disk_is_counted_and_said_once(tmp_path: Path, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"path": "x", "colour": 1}, "record.colour: extra inputs are not permitted"),
+        ({"path": "x", "colour": 1}, "record.colour: there is no such key; known are max_bytes, overwrite, path"),
         ({"path": ""}, "record.path: it must name a file"),
         ({"path": "x", "max_bytes": 0}, "record.max_bytes: input should be greater than or equal to 1"),
     ],

@@ -1,0 +1,38 @@
+"""Reading a table of the configuration: one way to say what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from proofstream.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") -> Model:
+    """Validate a configuration table.
+
+    Args:
+        model: The pydantic model of its keys; with ``extra="forbid"`` a misspelt one is found.
+        table: What was configured.
+        name: The plugin's name, which the user writes before each key.
+
+    Raises:
+        ConfigError: A key is unknown or a value is not acceptable; one line says which and why, of the first one.
+    """
+    from pydantic import ValidationError  # who reads a table has imported it already
+
+    try:
+        return model.model_validate(dict(table))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in (name, *first["loc"]) if part != "")
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted(model.model_fields))
+            raise ConfigError(f"{where}: there is no such key; known are {known}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{where}: {message[:1].lower()}{message[1:]}") from None
