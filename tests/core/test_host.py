@@ -249,6 +249,22 @@ def test_the_bus_survives_what_should_not_happen(make_host: MakeHost) -> None:
     assert "faults while passing events on: 1, the first: RuntimeError: no logging today" in report.problems
 
 
+def test_the_bus_goes_on_when_looking_after_a_lane_fails(make_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin)
+
+    def fail(now: float) -> None:
+        raise RuntimeError("no clock today")
+
+    monkeypatch.setattr(host.lanes[0], "check_stalled", fail)
+    wait_for(lambda: host.bus.faults > 0)
+    session = host.new_session(source="test")
+    session.emit(note("after"))
+    assert session.flush(10.0)
+    assert "Log" in plugin.kinds
+    assert any("RuntimeError: no clock today" in problem for problem in host.close().problems)
+
+
 # Derived events
 
 

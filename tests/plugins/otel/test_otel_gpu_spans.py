@@ -64,6 +64,14 @@ def test_an_interval_without_a_sample_inside_says_nothing() -> None:
     assert samples.during(2 * S, 8 * S) == {}
 
 
+def test_one_sample_inside_is_too_few_to_tell_energy() -> None:
+    samples = GpuSamples()
+    for second in range(4):
+        sample(samples, second, reading(energy_j=500.0 * second, memory_used_bytes=7))
+    short = samples.during(round(1.99 * S), round(2.01 * S))
+    assert (short[Attr.GPU_SAMPLES], short[Attr.GPU_ENERGY], short[Attr.GPU_PEAK_MEMORY]) == (1, None, 7)
+
+
 def test_a_counter_that_begins_again_adds_nothing_twice() -> None:
     samples = GpuSamples()
     for second, energy in enumerate([500.0, 600.0, None, 10.0, 30.0]):
