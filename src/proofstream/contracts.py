@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from proofstream.events import ProofEvent
@@ -152,6 +152,8 @@ class OptionKind(enum.Enum):
     """``--name VALUE``."""
     OPTIONAL_VALUE = "optional value"
     """``--name [VALUE]``: the next word is the value if it starts with one of `value_prefixes`; else it is empty."""
+    REPEATED = "repeated"
+    """``--name VALUE --name VALUE``: a list of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,3 +235,43 @@ class Command:
         """
         if not self.sources:
             raise ValueError(f"command {self.name!r} has no sources")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One call of a tool.
+
+    Attributes:
+        argument: What stands in the place of its argument.
+        settings: The plugin's configuration table, merged from file, environment, ``--set`` and the tool's own
+            options by their keys; not validated.
+        as_json: Whether ``--json`` was given: then standard output gets JSON and nothing else.
+        write: Write text to standard output.
+        note: Say a line to the person who runs the command, on standard error.
+    """
+
+    argument: str
+    settings: Mapping[str, Any]
+    as_json: bool
+    write: Callable[[str], None]
+    note: Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A subcommand of ``proofstream`` that works on something by itself, without a source and without a host.
+
+    Attributes:
+        name: Its name.
+        summary: One line for the help.
+        argument: The name of its argument in the help, such as `FILE`.
+        options: Its own flags. They set keys of the plugin's configuration table for this call.
+        run: Does the work and returns the exit status; raises ProofstreamError for what the person who calls it can
+            mend, which is shown as one line with exit status 2.
+    """
+
+    name: str
+    summary: str
+    argument: str
+    options: tuple[Option, ...]
+    run: Callable[[ToolCall], int]

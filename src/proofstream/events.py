@@ -245,6 +245,52 @@ class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
     sparsity: Float
 
 
+class StateDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One state that a model keeps between tokens: its recurrent state, one side of its KV cache, or a snapshot.
+
+    Attributes:
+        id: Unique within the model: `l4.mamba.conv`.
+        kind: `recurrent`, `paged_kv` or one of the snapshot kinds.
+        section: `main`, or `draft` for the model's own drafting head.
+        format: A dtype's word (`f32`, `f16`, `bf16`, `fp8`), or `{key}` for one that is chosen when the model runs.
+        elements: Elements of one unit: of one sequence's slot, or of one token of a KV side.
+        local: The name within its block: `conv`.
+        block: The name of the block that declares it: `mamba`.
+        layer: The layer that the block stands in; absent outside of the layers.
+        verify: Which intermediates a speculative verify keeps of it: `h_steps` or `conv_steps`.
+        lifetime: `model`, `sequence`, `verify` or `snapshot`.
+        of: Of a snapshot, the id of the state that it is taken of.
+    """
+
+    id: str
+    kind: str
+    section: str
+    format: str
+    elements: U64
+    local: str | msgspec.UnsetType = msgspec.UNSET
+    block: str | msgspec.UnsetType = msgspec.UNSET
+    layer: U64 | msgspec.UnsetType = msgspec.UNSET
+    verify: str | msgspec.UnsetType = msgspec.UNSET
+    lifetime: str | msgspec.UnsetType = msgspec.UNSET
+    of: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class StateBytes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a state program does to the states of one group: all that one block declares under one name.
+
+    Attributes:
+        group: Block and local name: `mamba.conv`.
+        kind: The states' kind.
+        states: How many there are, one for each layer that has the block.
+        bytes: What is written of all of them.
+    """
+
+    group: str
+    kind: str
+    states: U64
+    bytes: U64
+
+
 class ProofEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all events. The class name is the event's kind, and its key on the wire."""
 
@@ -258,6 +304,7 @@ class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
     nodes: list[CircuitNode]
     has_simd: bool
     simd_num_blocks: U64
+    states: list[StateDeclaration] | msgspec.UnsetType = msgspec.UNSET
 
 
 class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -525,6 +572,70 @@ class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
     devices: list[GpuReading]
 
 
+class StateProgramCost(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """What one run of a state program writes for one sequence. All figures are derived from the states' declarations.
+
+    Attributes:
+        proof: The ordinal within its session of the proof that it was published for, from 0.
+        circuit: The name of the state circuit.
+        convention: Under which convention the states are counted.
+        program: `verify_checkpoint`, `verify_rollback`, `commit_accepted`, `slot_zero`, ...
+        op: `copy`, `zero` or `convert`.
+        recurrent_layers: How many layers keep recurrent state.
+        bytes: What is written, of all states.
+        states: The same by group.
+    """
+
+    proof: U64
+    circuit: str
+    convention: str
+    program: str
+    op: str
+    recurrent_layers: U64
+    bytes: U64
+    states: list[StateBytes]
+
+
+class StateProgramRun(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """An inference engine ran a state program.
+
+    Attributes:
+        program: Which one.
+        sequences: For how many sequences at once.
+        duration_ns: How long it took, where the engine knows.
+    """
+
+    program: str
+    sequences: U64
+    duration_ns: U64 | msgspec.UnsetType = msgspec.UNSET
+
+
+class StateBytesMoved(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """What runs of one state program wrote since the event before: counted runs, times derived bytes.
+
+    Attributes:
+        circuit: The name of the state circuit.
+        convention: Under which convention the states are counted.
+        program: Which program.
+        runs: How many runs.
+        sequences: Over all those runs.
+        bytes: What they wrote, of all states.
+        states: The same by group.
+        timed_bytes: What those runs wrote of which the duration is known.
+        timed_ns: How long these took.
+    """
+
+    circuit: str
+    convention: str
+    program: str
+    runs: U64
+    sequences: U64
+    bytes: U64
+    states: list[StateBytes]
+    timed_bytes: U64
+    timed_ns: U64
+
+
 HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     SessionOpened,
     SessionClosed,
@@ -533,6 +644,9 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     PluginHealth,
     TraceStarted,
     GpuTelemetry,
+    StateProgramCost,
+    StateProgramRun,
+    StateBytesMoved,
 )
 """The variants that proofstream itself and its plugins add to the stream."""
 
