@@ -19,7 +19,7 @@ import click
 import proofstream
 from proofstream import listings
 from proofstream.arguments import EarlyArguments, read_early, settle_optional_values
-from proofstream.contracts import Command, Option, OptionKind, SourceRequest
+from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
 from proofstream.errors import ProofstreamError, UsageError
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
@@ -110,12 +110,33 @@ class _App:
         version = click.version_option(proofstream.__version__, message="%(prog)s %(version)s")
         group = version(group)
         group.add_command(self._run_command())
-        for command, _ in self.registry.commands.values():
-            group.add_command(self._source_command(command))
+        for command, plugin in self.registry.commands.values():
+            made = self._tool(command, plugin) if isinstance(command, Tool) else self._source_command(command)
+            group.add_command(made)
         group.add_command(_listing("plugins", "List plugins and where they stand.", self.registry, listings.plugins))
         group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
         group.add_command(_listing("sources", "List where events can come from.", self.registry, listings.sources))
         return group
+
+    # Commands that work by themselves
+
+    def _tool(self, tool: Tool, plugin: str) -> click.Command:
+        def callback(argument: str, as_json: bool, **values: Any) -> int:
+            set_up_logging(verbose=values["verbose"] - values["quiet"], environ=os.environ)
+            self.registry.require(plugin)
+            config = self._config()
+            self._set(config, values["set"])
+            given = {option.key: _value(option, values) for option in tool.options if _is_given(option, values)}
+            note = _say_nothing if values["quiet"] else _tell
+            settings = config.table(plugin) | given
+            call = ToolCall(argument=argument, settings=settings, as_json=as_json, write=click.echo, note=note)
+            return tool.run(call)
+
+        argument = click.Argument(["argument"], metavar=tool.argument)
+        as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+        general = [param for param in _general_params() if param.name != "strict"]
+        params = [argument, *map(_param, tool.options), as_json, *general]
+        return click.Command(tool.name, params=params, callback=callback, help=tool.summary, short_help=tool.summary)
 
     # Commands that run a source
 
@@ -147,10 +168,11 @@ class _App:
         kept: list[tuple[Path, str]] = []
         for option, plugin in self.registry.options.values():
             usable = self.registry.records[plugin].status.is_usable
-            if option.artefact is None or not usable or values.get(_variable(option)) is not None:
+            if option.artefact is None or not usable or _is_given(option, values):
                 continue
             path = folder / option.artefact.name
-            values[_variable(option)] = str(path)
+            value = option.artefact.form.format(path=path)
+            values[_variable(option)] = (value,) if option.kind is OptionKind.REPEATED else value
             self._config().table(plugin).update(option.artefact.settings)
             kept.append((path, option.artefact.next_step))
         return kept
@@ -199,23 +221,26 @@ class _App:
         return self.config
 
     def _configured(self, values: Mapping[str, Any]) -> Config:
-        from proofstream.config import parse_set
-
         config = self._config()
         for option, plugin in self._given(values):
-            config.table(plugin)[option.key] = values[_variable(option)]
-        for text in values["set"]:
+            config.table(plugin)[option.key] = _value(option, values)
+        self._set(config, values["set"])
+        if values["strict"]:
+            config.host = config.host.model_copy(update={"strict": True})
+        return config
+
+    def _set(self, config: Config, texts: Sequence[str]) -> None:
+        from proofstream.config import parse_set
+
+        for text in texts:
             plugin, key, value = parse_set(text)
             if plugin not in self.registry.records:
                 known = ", ".join(self.registry.records)
                 raise UsageError(f"--set {text}: no plugin is named {plugin!r}", hint=f"installed: {known}")
             config.table(plugin)[key] = value
-        if values["strict"]:
-            config.host = config.host.model_copy(update={"strict": True})
-        return config
 
     def _given(self, values: Mapping[str, Any]) -> list[tuple[Option, str]]:
-        return [(o, plugin) for o, plugin in self.registry.options.values() if values.get(_variable(o)) is not None]
+        return [(o, plugin) for o, plugin in self.registry.options.values() if _is_given(o, values)]
 
     def _asked(self, values: Mapping[str, Any]) -> list[str]:
         by_flag = [plugin for option, plugin in self._given(values) if values[_variable(option)] is not False]
@@ -235,12 +260,22 @@ def _variable(option: Option) -> str:
     return "flag_" + option.flag.lstrip("-").replace("-", "_")
 
 
+def _is_given(option: Option, values: Mapping[str, Any]) -> bool:
+    return values.get(_variable(option)) not in (None, ())
+
+
+def _value(option: Option, values: Mapping[str, Any]) -> Any:
+    value = values[_variable(option)]
+    return list(value) if option.kind is OptionKind.REPEATED else value
+
+
 def _param(option: Option) -> click.Parameter:
     variable = _variable(option)
     if option.kind is OptionKind.SWITCH:
         return click.Option(["/".join(option.flags), variable], default=None, help=option.summary)
-    metavar = option.metavar if option.kind is OptionKind.VALUE else f"[{option.metavar}]"
-    return click.Option([option.flag, variable], default=None, metavar=metavar, help=option.summary)
+    metavar = f"[{option.metavar}]" if option.kind is OptionKind.OPTIONAL_VALUE else option.metavar
+    repeated = option.kind is OptionKind.REPEATED
+    return click.Option([option.flag, variable], default=None, metavar=metavar, multiple=repeated, help=option.summary)
 
 
 def _reading_params() -> list[click.Parameter]:

@@ -161,14 +161,16 @@ class Artefact:
     """A file or folder that a flag can be asked to write when a command keeps its results together.
 
     Attributes:
-        name: The path below the folder of results, which becomes the flag's value.
+        name: The path below the folder of results.
         next_step: One line on what to do with it; ``{path}`` stands for where it is, ``{command}`` for how the command
             was called.
+        form: How the flag's value is made of the path.
         settings: Keys of the plugin's configuration table that are set along with it.
     """
 
     name: str
     next_step: str
+    form: str = "{path}"
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
@@ -275,3 +277,14 @@ class Tool:
     argument: str
     options: tuple[Option, ...]
     run: Callable[[ToolCall], int]
+
+    def __post_init__(self) -> None:
+        """Check that its flags can be told apart.
+
+        Raises:
+            ValueError: A flag is there twice, or is the command's own.
+        """
+        flags = [flag for option in self.options for flag in option.flags]
+        for index, flag in enumerate(flags):
+            if flag in CORE_FLAGS or flag in flags[:index]:
+                raise ValueError(f"command {self.name!r} cannot declare the flag {flag!r}: there is one already")

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from proofstream.catalog import Catalog
-from proofstream.contracts import Command, Option, SourceType
+from proofstream.contracts import Command, Option, SourceType, Tool
 from proofstream.envelopes import Batch
 from proofstream.events import ProofEvent
 
@@ -103,8 +103,8 @@ class ProofstreamHooks:
         raise NotImplementedError
 
     @hookspec
-    def proofstream_commands(self) -> Iterable[Command]:
-        """Declare subcommands of ``proofstream``.
+    def proofstream_commands(self) -> Iterable[Command | Tool]:
+        """Declare subcommands of ``proofstream``: those that run a source, and those that work by themselves.
 
         When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
         declare one command are an error that names both.

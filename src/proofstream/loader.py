@@ -14,7 +14,7 @@ from importlib import metadata, util
 from typing import Any
 
 from proofstream.catalog import Catalog
-from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType
+from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
 from proofstream.errors import PluginError, ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
@@ -115,7 +115,7 @@ class Registry:
     catalog: Catalog = field(default_factory=Catalog)
     sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict[str, tuple[SourceType, str]])
     options: dict[str, tuple[Option, str]] = field(default_factory=dict[str, tuple[Option, str]])
-    commands: dict[str, tuple[Command, str]] = field(default_factory=dict[str, tuple[Command, str]])
+    commands: dict[str, tuple[Command | Tool, str]] = field(default_factory=dict[str, tuple[Command | Tool, str]])
 
     def require(self, name: str) -> PluginRecord:
         """The plugin of that name, usable.
@@ -306,7 +306,7 @@ def _collect(registry: Registry) -> None:
 def _declare(registry: Registry, record: PluginRecord, hooks: Hooks) -> None:
     sources: list[SourceType] = hooks.declare("proofstream_sources")
     options: list[Option] = hooks.declare("proofstream_options")
-    commands: list[Command] = hooks.declare("proofstream_commands")
+    commands: list[Command | Tool] = hooks.declare("proofstream_commands")
     _refuse_others("source scheme", record.name, [s.scheme for s in sources], lambda key: _owner(registry.sources, key))
     _refuse_others(
         "flag", record.name, [f for o in options for f in o.flags], lambda key: _owner_of_flag(registry, key)

@@ -21,6 +21,8 @@ PARTS: tuple[type[msgspec.Struct], ...] = (
     ev.CircuitNode,
     ev.GpuSnapshot,
     ev.GpuReading,
+    ev.StateDeclaration,
+    ev.StateBytes,
     ev.ActivationStats,
 )
 

@@ -71,7 +71,7 @@ def test_an_extra_is_named_as_the_plugin_that_needs_it(core_environment: Environ
     plugins = listing(core_environment)
 
     missing = {name for name, row in plugins.items() if row["status"] == "missing"}
-    assert missing == {"demo", "gpu", "otel"}
+    assert missing == {"demo", "gpu", "otel", "rerun"}
     assert missing <= PYPROJECT["project"]["optional-dependencies"].keys()
     for name in missing:
         assert plugins[name]["hint"] == f"pip install 'proofstream[{name}]'"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 import proofstream
 from proofstream.config import HostSettings
-from proofstream.contracts import Command, Option, OptionKind
+from proofstream.contracts import Command, Option, OptionKind, Tool
 from proofstream.envelope_log import EnvelopeLogWriter, LogError
 from proofstream.errors import PluginError, UsageError
 from proofstream.events import Log, LogLevel, ProofEvent, SessionClosed
@@ -219,7 +219,7 @@ class Declaring:
     def __init__(
         self,
         options: Callable[[], list[Option]] = list,
-        commands: Callable[[], list[Command]] = list,
+        commands: Callable[[], list[Command | Tool]] = list,
         tick_s: float | None = None,
         requires: Any = (),
     ) -> None:
@@ -233,7 +233,7 @@ class Declaring:
         return self.options()
 
     @hookimpl
-    def proofstream_commands(self) -> list[Command]:
+    def proofstream_commands(self) -> list[Command | Tool]:
         return self.commands()
 
 
@@ -243,6 +243,10 @@ def option(flag: str, kind: OptionKind = OptionKind.VALUE) -> Option:
 
 def command(name: str, sources: dict[str, str]) -> Command:
     return Command(name=name, summary="something", sources=sources, artefacts_dir="out")
+
+
+def tool(name: str, *flags: str) -> Tool:
+    return Tool(name=name, summary="s", argument="FILE", options=tuple(map(option, flags)), run=lambda _call: 0)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +267,18 @@ def command(name: str, sources: dict[str, str]) -> Command:
             "command 'run' is declared by both proofstream and declaring",
         ),
         (Declaring(commands=lambda: [command("x", {})]), "ValueError: command 'x' has no sources"),
+        (
+            Declaring(commands=lambda: [tool("x", "--json")]),
+            "ValueError: command 'x' cannot declare the flag '--json': there is one already",
+        ),
+        (
+            Declaring(commands=lambda: [tool("x", "--a", "--a")]),
+            "ValueError: command 'x' cannot declare the flag '--a': there is one already",
+        ),
+        (
+            Declaring(commands=lambda: [tool("x"), command("x", {"a": "demo:a"})]),
+            "command 'x' is declared by both declaring and declaring",
+        ),
     ],
 )
 def test_what_would_break_the_command_line_breaks_the_plugin(plugin: object, reason: str) -> None:

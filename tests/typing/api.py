@@ -27,6 +27,7 @@ from proofstream import (
     Session,
     SourceType,
     Timelines,
+    Tool,
     current_session,
     hookimpl,
     open_session,
@@ -105,7 +106,7 @@ class DeclaresOptions(Protocol):
 
 
 class DeclaresCommands(Protocol):
-    def proofstream_commands(self) -> Iterable[Command]: ...
+    def proofstream_commands(self) -> Iterable[Command | Tool]: ...
 
 
 class Configures(Protocol):
