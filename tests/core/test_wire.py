@@ -590,6 +590,6 @@ class TestEventsMadeInPython:
 def test_the_states_of_a_circuit_may_be_absent_and_are_kept_where_they_are_given() -> None:
     fields = '"total_layers":1,"input_shape":[1,1],"output_shape":[1,1],"nodes":[],"has_simd":false,"simd_num_blocks":0'
     state = '{"id":"l0.gdn.h","kind":"recurrent","section":"main","format":"{h}","elements":18446744073709551615}'
-    for given in ("", f',"states":[{state}]', ',"states":[]'):
-        line = f'{{"CircuitCompiled":{{{fields}{given}}}}}'.encode()
+    for states in ("", f',"states":[{state}]', ',"states":[]'):
+        line = f'{{"CircuitCompiled":{{{fields}{states}}}}}'.encode()
         assert encode_event(DECODER.decode(line).event) == line
