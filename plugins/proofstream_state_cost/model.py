@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final
 
 from proofstream_state_cost.errors import BadState, MissingFormat
 from proofstream_state_cost.quantities import is_u64, product
@@ -66,7 +65,7 @@ class StateKind(enum.Enum):
     ACCEPT_STASH = "accept_stash"
     HIDDEN_CAPTURE = "hidden_capture"
     PROMPT_LOOKUP_INDEX = "prompt_lookup_index"
-    TOKEN_TREE_MASK = "token_tree_mask"
+    TOKEN_TREE_MASK = "token_tree_mask"  # noqa: S105 - no secret
     DRAFT_TOKENS = "draft_tokens"
 
     @property
@@ -166,9 +165,8 @@ class State:
     def __post_init__(self) -> None:
         reason = _contradiction(self)
         if reason is not None:
-            raise BadState(
-                f"state {self.id!r}: {reason}" if not self.id.isprintable() else f"state {self.id}: {reason}"
-            )
+            name = self.id if self.id.isprintable() else ascii(self.id)
+            raise BadState(f"state {name}: {reason}")
 
     @property
     def lifetime(self) -> Lifetime:
@@ -212,7 +210,7 @@ def _contradiction(state: State) -> str | None:
     """What is wrong with a state by itself, or None."""
     kind = state.kind.value
     if not state.id or not state.id.isprintable():
-        return "an id is one printable word at least"
+        return "an id is text that can be printed"
     if not is_u64(state.elements):
         return f"{state.elements} elements are not between 0 and 2^64 - 1"
     if state.layer is not None and not is_u64(state.layer):
@@ -224,7 +222,7 @@ def _contradiction(state: State) -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateCircuit:
     """The states of a model, in the order in which programs and plans refer to them.
 
@@ -239,7 +237,7 @@ class StateCircuit:
 
     name: str
     states: tuple[State, ...]
-    assumptions: tuple[str, ...] = field(default=())
+    assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         by_id: dict[str, State] = {}
@@ -256,7 +254,7 @@ class StateCircuit:
         """How many layers keep recurrent state; the drafting head has none."""
         return len(self.recurrent_layer_ids)
 
-    @cached_property
+    @property
     def recurrent_layer_ids(self) -> tuple[int, ...]:
         """Which layers keep recurrent state, in ascending order."""
         layers = {state.layer for state in self.recurrent_states if state.layer is not None}
@@ -266,11 +264,6 @@ class StateCircuit:
     def recurrent_states(self) -> tuple[State, ...]:
         """The states that programs move: recurrent, and of the model itself."""
         return tuple(state for state in self.states if is_moved(state))
-
-    @classmethod
-    def empty(cls, name: str, *assumptions: str) -> Self:
-        """A circuit that keeps no state at all: an answer, not an error."""
-        return cls(name=name, states=(), assumptions=assumptions)
 
 
 def is_moved(state: State) -> bool:
@@ -287,9 +280,8 @@ def _check_copy(state: State, source: State | None) -> None:
     if (source.section, source.layer) != (state.section, state.layer):
         raise BadState(f"state {state.id}: it is a copy of {source.id}, which stands elsewhere")
     if source.elements != state.elements:
-        raise BadState(
-            f"state {state.id}: it has {state.elements} elements, and {source.id}, which it is a copy of, {source.elements}"
-        )
+        sizes = f"{state.elements} and {source.elements} elements"
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, and they have {sizes}")
 
 
 def _check_one_copy_each(states: tuple[State, ...]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proofstream_state_cost.model import Dtype, State, StateCircuit, StateKind, is_moved
+from proofstream_state_cost.model import Dtype, StateCircuit, StateKind, is_moved
 from proofstream_state_cost.quantities import product, total
 
 
@@ -152,7 +152,7 @@ def price(
 ) -> tuple[PricedProgram, ...]:
     """Size programs from the states' declarations.
 
-    A state without the snapshot that a program moves has no node in it, so that a program may be empty and cost nothing.
+    A state without the snapshot that a program moves has no node in it; so a program may be empty, and cost nothing.
 
     Args:
         circuit: Whose states.
@@ -174,13 +174,12 @@ def _price(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
 def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program) -> Iterator[Node]:
     caches = {state.of: index for index, state in enumerate(circuit.states) if state.kind is program.snapshot}
     for index, state in enumerate(circuit.states):
-        if not is_moved(state) or (program.snapshot is not None and state.id not in caches):
-            continue
         cache = caches.get(state.id)
+        if not is_moved(state) or (program.snapshot is not None and cache is None):
+            continue
         node_id = f"{program.value}.{state.id}"
-        size = _element_size(
-            program, state.dtype(formats), None if cache is None else circuit.states[cache].dtype(formats)
-        )
+        live = state.dtype(formats)
+        size = live.size if cache is None else _element_size(program, live, circuit.states[cache].dtype(formats))
         yield Node(
             id=node_id,
             state=index,
@@ -192,14 +191,12 @@ def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
         )
 
 
-def _element_size(program: Program, live: Dtype, snapshot: Dtype | None) -> int:
-    """Bytes written for each element.
+def _element_size(program: Program, live: Dtype, snapshot: Dtype) -> int:
+    """Bytes written for each element that goes to a snapshot or comes from one.
 
     A copy moves the live state's bytes as they are, as far as both places have room; a conversion writes elements of
     the dtype that its destination has.
     """
-    if snapshot is None:
-        return live.size
     if program.op is Op.COPY:
         return min(live.size, snapshot.size)
     return live.size if program.to is Place.LIVE else snapshot.size
