@@ -1,0 +1,237 @@
+"""What the plugin `rerun` costs, beside the naive way in the same run: entities, bytes, events a second; CPU time.
+
+The proof is of the size of a language model of 14 billion parameters: 281 layers, 160 of them matrix products with 2160
+rounds in all, 3286 events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rerun.chunk import RrdReader
+from rerun_naive import NaiveRerun
+
+from proofstream import (
+    ActivationStats,
+    Batch,
+    Envelope,
+    GpuSnapshot,
+    GpuStatus,
+    LayerActivation,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    RoundPoly,
+    SecureField,
+    SumcheckRound,
+    hookimpl,
+    open_session,
+)
+from proofstream.testing import InlineHost, RecordingPlugin, envelopes
+from proofstream_rerun import RerunPlugin
+
+M31_PRIME = 2**31 - 1
+
+BLOCK = (
+    (LayerKind.RMSNorm, 0),
+    (LayerKind.MatMul, 13),
+    (LayerKind.MatMul, 13),
+    (LayerKind.RMSNorm, 0),
+    (LayerKind.MatMul, 13),
+    (LayerKind.Activation, 0),
+    (LayerKind.MatMul, 15),
+)
+"""The layers of one block, with the rounds that each is proved in."""
+
+BLOCKS = 40
+LAYERS = [*BLOCK * BLOCKS, (LayerKind.RMSNorm, 0)]
+SHAPE = (1, 5120)
+
+EVENTS_PER_S = 3000
+PROOFS = 4
+TICKS_PER_S = 100
+BATCH = 150
+"""Events in a batch: what the bus collects in 50 ms at that pace."""
+
+REPEATS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What it took to put the proof into a file."""
+
+    entities: int
+    file_bytes: int
+    seconds: float
+
+
+def events() -> Iterator[ProofEvent]:
+    """One proof, in the order of real provers: all activations, then the walk from the last layer to the first."""
+    chance = random.Random(1)
+    stats = ActivationStats(mean=0.1, std_dev=1.0, min=-3.0, max=3.0, sparsity=0.02)
+    for layer, (kind, _) in enumerate(LAYERS):
+        sample = [chance.randrange(M31_PRIME) for _ in range(64)]
+        yield LayerActivation(
+            layer_idx=layer, node_id=layer, kind=kind, output_shape=SHAPE, output_sample=sample, stats=stats
+        )
+    yield ProofStart(
+        model_name="qwen3-14b", backend="gpu", num_layers=len(LAYERS), input_shape=SHAPE, output_shape=SHAPE
+    )
+    for done, (layer, (kind, rounds)) in enumerate(reversed(list(enumerate(LAYERS))), start=1):
+        yield from walk_of(layer, kind, rounds, chance)
+        device = GpuSnapshot(device_id=0, device_name="gpu", utilization=done / len(LAYERS), free_memory_bytes=10**10)
+        yield GpuStatus(
+            devices=[device], matmul_done=done, matmul_total=160, layers_done=done, layers_total=len(LAYERS)
+        )
+    yield ProofComplete(
+        duration_ms=47_000, num_layer_proofs=len(LAYERS), num_weight_openings=0, weight_binding_mode="aggregated"
+    )
+
+
+def walk_of(layer: int, kind: LayerKind, rounds: int, chance: random.Random) -> Iterator[ProofEvent]:
+    """One layer's reduction."""
+    yield LayerStart(
+        layer_idx=layer,
+        kind=kind,
+        input_shape=SHAPE,
+        output_shape=SHAPE,
+        trace_cost=5120 * (rounds + 1),
+        claim_value_approx=chance.random(),
+        gpu_device=0,
+    )
+    for number in range(rounds):
+        c0, c1, c2 = (SecureField(*(chance.randrange(M31_PRIME) for _ in range(4))) for _ in range(3))
+        yield SumcheckRound(
+            layer_idx=layer,
+            round=number,
+            total_rounds=rounds,
+            poly_deg2=RoundPoly(c0=c0, c1=c1, c2=c2),
+            poly_deg3=None,
+            claim_value_approx=chance.random(),
+        )
+    yield LayerEnd(
+        layer_idx=layer,
+        kind=LayerProofKind.Sumcheck if rounds else LayerProofKind.Linear,
+        final_claim_value_approx=chance.random(),
+        duration_ms=rounds,
+        rounds_completed=rounds,
+    )
+
+
+def config(path: Path) -> dict[str, object]:
+    """The plugin's table: into a file, nowhere else."""
+    return {"connections": [f"file:{path}"]}
+
+
+def naively(stream: list[Envelope], path: Path) -> None:
+    """One call for each event and more."""
+    sink = NaiveRerun(path)
+    for envelope in stream:
+        sink.log(envelope.event)
+    sink.close()
+
+
+def by_plugin(stream: list[Envelope], path: Path) -> None:
+    """As a lane hands it over."""
+    host = InlineHost(RerunPlugin(), config(path))
+    host.feed(stream, batch_size=BATCH)
+    host.close()
+
+
+def cost_of(write: Callable[[list[Envelope], Path], None], stream: list[Envelope]) -> Cost:
+    """The best of a few runs, each into a file of its own."""
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(REPEATS):
+            path = Path(folder) / f"{number}.rrd"
+            began = time.perf_counter()
+            write(stream, path)
+            seconds.append(time.perf_counter() - began)
+        store = RrdReader(path).store()
+        return Cost(entities=len(store.schema().entity_paths()), file_bytes=path.stat().st_size, seconds=min(seconds))
+
+
+class Measured(RerunPlugin):
+    """Sums the CPU time that its thread spends on batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cpu_s = 0.0
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        """As it is, with a watch."""
+        began = time.thread_time()
+        super().proofstream_consume(batch)
+        self.cpu_s += time.thread_time() - began
+
+
+class Null(RecordingPlugin):
+    """Forgets what it is given."""
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        """Let go of it."""
+
+
+def paced(plugin: object, table: dict[str, object], stream: list[ProofEvent]) -> float:
+    """The CPU time in seconds that the process takes while events come at their pace, and until all is written."""
+    with open_session(plugins=[plugin], config={"rerun": table}, source="benchmark") as session:
+        session.flush(30.0)  # what it takes to get ready is not asked
+        began, start = time.process_time(), time.perf_counter()
+        each = EVENTS_PER_S // TICKS_PER_S
+        for tick, first in enumerate(range(0, len(stream), each), start=1):
+            for event in stream[first : first + each]:
+                session.emit(event)
+            time.sleep(max(0.0, start + tick / TICKS_PER_S - time.perf_counter()))
+        session.flush(30.0)
+    return time.process_time() - began
+
+
+def cpu_per_event() -> tuple[float, float]:
+    """CPU time per event in us: of the plugin's thread, and of the process, less that with a plugin that is idle."""
+    stream = list(events()) * PROOFS
+    nothing = paced(Null("null"), {}, stream)
+    plugin = Measured()
+    with tempfile.TemporaryDirectory() as folder:
+        something = paced(plugin, config(Path(folder) / "paced.rrd"), stream)
+    return plugin.cpu_s / len(stream) * 1e6, (something - nothing) / len(stream) * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    as_json = parser.parse_args().json
+    stream = envelopes(events())
+    naive, plugin = cost_of(naively, stream), cost_of(by_plugin, stream)
+    thread_us, process_us = cpu_per_event()
+    ratios = {
+        "entities": naive.entities / plugin.entities,
+        "file_bytes": naive.file_bytes / plugin.file_bytes,
+        "events_per_s": naive.seconds / plugin.seconds,
+    }
+    if as_json:
+        cpu = {"thread_us": thread_us, "process_us": process_us}
+        json.dump({"naive": asdict(naive), "plugin": asdict(plugin), "ratios": ratios, "cpu": cpu}, sys.stdout)
+        return
+    for name, cost in (("naive", naive), ("plugin", plugin)):
+        rate = len(stream) / cost.seconds
+        print(f"{name}: {cost.entities} entities, {cost.file_bytes / 1000:.0f} kB, {rate:.0f} events/s")
+    print("the naive way takes " + ", ".join(f"{ratio:.1f} times the {what}" for what, ratio in ratios.items()))
+    print(f"CPU time per event at {EVENTS_PER_S}/s: {thread_us:.1f} us on the lane, {process_us:.1f} us in the process")
+
+
+if __name__ == "__main__":
+    main()
