@@ -17,6 +17,10 @@ class BadInputs(StateError):
     """A plan cannot be made of its inputs: a number is out of range, or a state declares no rule for a verify."""
 
 
+class BadShape(StateError):
+    """A shape expression does not follow the rules, or names a dimension that is not there."""
+
+
 class CircuitFileError(StateError):
     """A circuit file cannot be read, or does not describe a state circuit."""
 

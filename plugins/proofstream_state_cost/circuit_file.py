@@ -1,0 +1,121 @@
+"""Circuit files: the states of a model as a person declares them, in TOML or JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from pydantic import ValidationError
+
+from proofstream_state_cost.circuit_build import AtPath, build_circuit
+from proofstream_state_cost.circuit_lines import TomlLines
+from proofstream_state_cost.circuit_places import describe_place, first_error
+from proofstream_state_cost.circuit_tables import CircuitTable
+from proofstream_state_cost.errors import CircuitFileError, StateError
+from proofstream_state_cost.model import StateCircuit
+
+FileFormat: TypeAlias = Literal["toml", "json"]
+
+_FORMATS: Final[dict[str, FileFormat]] = {".toml": "toml", ".json": "json"}
+
+_MOST_BYTES: Final = 1024 * 1024
+"""A longer file is no circuit file."""
+
+
+def load_circuit_file(path: str | os.PathLike[str]) -> StateCircuit:
+    """Read a circuit file; its name ends in `.toml` or `.json`.
+
+    Raises:
+        CircuitFileError: It cannot be read or does not describe a state circuit; one line says where and why.
+    """
+    path = Path(path)
+    file_format = _FORMATS.get(path.suffix.lower())
+    if file_format is None:
+        raise CircuitFileError(f"{path}: the name of a circuit file ends in .toml or .json")
+    return parse_circuit(_read(path), format=file_format, name=str(path))
+
+
+def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit:  # noqa: A002 - by its name only
+    """Read the text of a circuit file.
+
+    Args:
+        text: The text.
+        format: What it is written in.
+        name: What messages call it: the file's path.
+
+    Raises:
+        CircuitFileError: It does not describe a state circuit; one line says where and why.
+    """
+    tables = _parse_toml(text, name) if format == "toml" else _parse_json(text, name)
+    try:
+        return build_circuit(CircuitTable.model_validate(tables))
+    except ValidationError as error:
+        path, reason = first_error(error)
+    except AtPath as error:
+        path, reason = error.path, str(error)
+    except StateError as error:
+        path, reason = (), str(error)
+    line = TomlLines(text).find(path) if format == "toml" else None
+    where = name if line is None else f"{name}:{line}"
+    raise CircuitFileError(": ".join(part for part in (where, describe_place(path, tables), reason) if part))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise CircuitFileError(f"{path}: it is longer than {_MOST_BYTES} bytes, and so no circuit file")
+        return content.decode()
+    except OSError as error:
+        raise CircuitFileError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CircuitFileError(f"{path}: byte {error.start} is not UTF-8") from error
+
+
+_TOML_PLACE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+def _parse_toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_PLACE.search(str(error))
+        where = f"{name}:{place[1]}" if place else name
+        reason = _TOML_PLACE.sub(lambda match: f" (column {match[2]})", str(error))
+        raise CircuitFileError(f"{where}: no TOML: {reason}") from error
+    except (ValueError, RecursionError) as error:
+        raise CircuitFileError(f"{name}: no TOML that can be read: {error}") from error
+
+
+class _Refused(ValueError):
+    """What JSON allows, or Python reads, and a circuit file does not hold."""
+
+
+def _parse_json(text: str, name: str) -> dict[str, Any]:
+    try:
+        tables: Any = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise CircuitFileError(f"{name}:{error.lineno}: no JSON: {error.msg} (column {error.colno})") from error
+    except (ValueError, RecursionError) as error:
+        raise CircuitFileError(f"{name}: no JSON that can be read: {error}") from error
+    if not isinstance(tables, dict):
+        raise CircuitFileError(f"{name}: a circuit file holds one JSON object")
+    return cast("dict[str, Any]", tables)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Refused(f"the key {twice!r} stands twice in one object")
+    return table
+
+
+def _refuse_constant(word: str) -> None:
+    raise _Refused(f"{word} is no number of JSON")

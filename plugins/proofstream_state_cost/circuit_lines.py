@@ -1,0 +1,97 @@
+"""Where in a TOML text something is declared, so that a message can name the line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the top, as in `("block", "mamba", "state", 0, "shape")`."""
+
+_QUOTED: Final = r""""(?:\\.|[^"\\])*"|'[^']*'"""
+_HEADER: Final = re.compile(rf"""(\[\[?)((?:[^\[\]"'#]|{_QUOTED})+)\]\]?\s*(?:#.*)?""")
+_KEY: Final = re.compile(rf"""((?:[^="'#]|{_QUOTED})+)=""")
+_MARK: Final = re.compile(rf""".*?("{{3}}|'{{3}}|{_QUOTED}|#.*|[\[\]{{}}])""")
+_LONG_STRINGS: Final = {
+    '"""': re.compile(r'(?:\\.|[^\\])*?("{3,5})'),
+    "'''": re.compile(r".*?('{3,5})"),
+}
+"""What ends a string of several lines, by what begins it."""
+
+
+class TomlLines:
+    """The lines of a text that is valid TOML.
+
+    Args:
+        text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[Path, int] = {}
+        self._tables: dict[Path, int] = {}
+        table: Path = ()
+        for number, line in _statements(text):
+            if header := _HEADER.fullmatch(line):
+                table = self._open(_keys(header[2]), is_array=header[1] == "[[")
+                self._lines.setdefault(table, number)
+            elif key := _KEY.match(line):
+                self._lines.setdefault((*table, *_keys(key[1])), number)
+
+    def find(self, path: Sequence[str | int]) -> int | None:
+        """The line of what is declared at a path, or of the nearest thing around it; None if there is none."""
+        for length in range(len(path), 0, -1):
+            line = self._lines.get(tuple(path[:length]))
+            if line is not None:
+                return line
+        return None
+
+    def _open(self, keys: Sequence[str], *, is_array: bool) -> Path:
+        """The path of a header's table: of arrays along the way it means their last table, of its own a new one."""
+        path: Path = ()
+        for key in keys[:-1]:
+            path = self._last((*path, key))
+        path = (*path, keys[-1])
+        if is_array:
+            self._tables[path] = self._tables.get(path, 0) + 1
+        return self._last(path)
+
+    def _last(self, path: Path) -> Path:
+        count = self._tables.get(path)
+        return path if count is None else (*path, count - 1)
+
+
+def _keys(dotted: str) -> list[str]:
+    """The parts of a dotted key, read by who knows how to."""
+    keys: list[str] = []
+    table: Any = tomllib.loads(f"{dotted} = 0")
+    while table != 0:
+        [key] = table
+        keys.append(key)
+        table = table[key]
+    return keys
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """The lines on which a statement begins; not those within an array, an inline table or a long string."""
+    depth, quote = 0, ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if depth == 0 and not quote:
+            yield number, line.strip()
+        depth, quote = _skim(line, depth, quote)
+
+
+def _skim(line: str, depth: int, quote: str) -> tuple[int, str]:
+    """How many brackets, and which long string, are open at the end of a line."""
+    position = 0
+    while match := (_LONG_STRINGS[quote] if quote else _MARK).match(line, position):
+        position = match.end()
+        mark = match[1]
+        if quote:
+            quote = ""
+        elif mark in _LONG_STRINGS:
+            quote = mark
+        else:
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark, 0)
+    return depth, quote
