@@ -79,8 +79,9 @@ def build_circuit(table: CircuitTable) -> StateCircuit:
 def _declared(name: str, block: BlockTable, dims: dict[str, int]) -> tuple[_Declared, ...]:
     by_id: dict[str, StateTable] = {}
     for index, state in enumerate(block.state):
-        if by_id.setdefault(state.id, state) is not state:
+        if state.id in by_id:
             raise AtPath(("block", name, "state", index, "id"), "the block has two states of that id")
+        by_id[state.id] = state
     return tuple(
         _declare(state, by_id, dims, ("block", name, "state", index)) for index, state in enumerate(block.state)
     )
@@ -134,6 +135,8 @@ def _verify(kind: StateKind, word: str | None) -> VerifyRule | None:
 def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) -> str:
     """The shape expression of a state: its own, or that of the state which it is a copy of."""
     if state.of is None:
+        if kind is StateKind.RING_SNAPSHOT:
+            raise BadState("a ring_snapshot is a copy: of says of which state")
         if state.shape is None:
             raise BadState("it has no shape")
         return state.shape
@@ -146,7 +149,9 @@ def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) 
         raise BadState(f"the block has no state {state.of!r} to be a copy of")
     if original.of is not None:
         raise BadState(f"{state.of} is a copy itself")
-    return original.shape or ""
+    if original.shape is None:
+        raise BadState(f"{state.of} has no shape")
+    return original.shape
 
 
 def _places(table: CircuitTable) -> Iterator[_Standing]:

@@ -35,17 +35,20 @@ class TomlLines:
         for number, line in _statements(text):
             if header := _HEADER.fullmatch(line):
                 table = self._open(_keys(header[2]), is_array=header[1] == "[[")
-                self._lines.setdefault(table, number)
+                self._declare(table, number)
             elif key := _KEY.match(line):
-                self._lines.setdefault((*table, *_keys(key[1])), number)
+                self._declare((*table, *_keys(key[1])), number)
 
     def find(self, path: Sequence[str | int]) -> int | None:
         """The line of what is declared at a path, or of the nearest thing around it; None if there is none."""
-        for length in range(len(path), 0, -1):
-            line = self._lines.get(tuple(path[:length]))
-            if line is not None:
-                return line
-        return None
+        lines = (self._lines.get(tuple(path[:length])) for length in range(len(path), 0, -1))
+        return next((line for line in lines if line is not None), None)
+
+    def _declare(self, path: Path, line: int) -> None:
+        """A path is declared, and with it what is around it, where that was not declared before."""
+        while path and path not in self._lines:
+            self._lines[path] = line
+            path = path[:-1]
 
     def _open(self, keys: Sequence[str], *, is_array: bool) -> Path:
         """The path of a header's table: of arrays along the way it means their last table, of its own a new one."""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from proofstream_state_cost.circuit_lines import Path
 from proofstream_state_cost.circuit_tables import BlockTable, CircuitTable, LayersTable, StateTable
+from proofstream_state_cost.errors import one_line
 
 _MODELS: Final[dict[tuple[str, int], type[BaseModel]]] = {
     ("block", 2): BlockTable,
@@ -16,17 +17,29 @@ _MODELS: Final[dict[tuple[str, int], type[BaseModel]]] = {
 }
 """The table at a place, by the place's first key and its length."""
 
+_REASONS: Final = {
+    "missing": "it is missing",
+    "string_type": "it is no text",
+    "string_pattern_mismatch": "a name is written in letters, digits, _ and -",
+    "int_type": "it is no whole number",
+    "list_type": "it is no list",
+    "dict_type": "it is no table",
+    "model_type": "it is no table",
+}
+"""Why a value is refused, by what pydantic calls it."""
+
 _LONGEST_REASON: Final = 500
 
 
 def first_error(error: ValidationError) -> tuple[Path, str]:
-    """Where a file's tables are wrong first, and why."""
-    first = error.errors(include_url=False, include_context=False)[0]
+    """Where a file's tables are wrong first, and why. A misspelt key comes before the key that is missing for it."""
+    errors = error.errors(include_url=False, include_context=False)
+    first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
     path: Path = tuple(part for part in first["loc"] if part != "[key]")
     if first["type"] == "extra_forbidden":
         model = _MODELS.get((str(path[0]), len(path) - 1), CircuitTable)
         return path, f"there is no such key; known are {', '.join(sorted(model.model_fields))}"
-    message = first["msg"].removeprefix("Value error, ")[:_LONGEST_REASON]
+    message = _REASONS.get(first["type"]) or first["msg"].removeprefix("Value error, ")[:_LONGEST_REASON]
     return path, f"{message[:1].lower()}{message[1:]}"
 
 
@@ -46,7 +59,7 @@ def describe_place(path: Path, tables: dict[str, Any]) -> str:
             parts = [f"{key.replace('_kinds', ' kind')} {name}", *rest]
         case _:
             parts = list(path)
-    return ", ".join(_printable(str(part)) for part in parts)
+    return ", ".join(one_line(str(part))[:_LONGEST_REASON] for part in parts)
 
 
 def _state_id(tables: dict[str, Any], block: str, index: int) -> str:
@@ -54,8 +67,3 @@ def _state_id(tables: dict[str, Any], block: str, index: int) -> str:
     state: Any = tables["block"][block]["state"][index]
     name: Any = state.get("id") if hasattr(state, "get") else None
     return name if isinstance(name, str) else f"number {index + 1}"
-
-
-def _printable(text: str) -> str:
-    """A text of somebody else's as part of one line."""
-    return (text if text.isprintable() else ascii(text))[:_LONGEST_REASON]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from proofstream_state_cost.quantities import U64_MAX, is_u64
+from proofstream_state_cost.quantities import is_u64
 from proofstream_state_cost.shapes import is_dim_name
 
 _LONGEST_TEXT = 2000
@@ -14,7 +14,22 @@ _LONGEST_TEXT = 2000
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)]
 """The name of a block, of a layer kind, or of a state within its block; ids are made of them."""
 
+Entry = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(@\S+)?$", max_length=200)]
+"""A block, and in the drafting head also the module that holds its weights: `block@module`."""
+
 Text = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT)]
+
+
+def _dim_name(name: str) -> str:
+    if not is_dim_name(name):
+        raise ValueError("no shape can name it so: a dim is written in lower-case letters, digits and _")
+    return name
+
+
+def _u64(number: int) -> int:
+    if not is_u64(number):
+        raise ValueError("it is not between 0 and 2^64 - 1")
+    return number
 
 
 class Table(BaseModel):
@@ -97,23 +112,13 @@ class CircuitTable(Table):
 
     name: Text
     notes: list[Text] = []
-    dims: dict[str, int] = {}
+    dims: dict[Annotated[str, AfterValidator(_dim_name)], Annotated[int, AfterValidator(_u64)]] = {}
     block: dict[Name, BlockTable] = {}
     layer_kinds: dict[Name, list[Name]] = {}
     layers: list[LayersTable] = []
     prologue: list[Name] = []
     epilogue: list[Name] = []
-    draft: list[Text] = []
-
-    @field_validator("dims")
-    @classmethod
-    def _dimensions(cls, value: dict[str, int]) -> dict[str, int]:
-        for name, number in value.items():
-            if not is_dim_name(name):
-                raise ValueError(f"no shape can name a dim {name!r}; a name is lower-case letters, digits and _")
-            if not is_u64(number):
-                raise ValueError(f"dim {name} is not between 0 and {U64_MAX}")
-        return value
+    draft: list[Entry] = []
 
     @model_validator(mode="after")
     def _places(self) -> CircuitTable:

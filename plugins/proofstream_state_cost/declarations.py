@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.errors import BadState
+from proofstream_state_cost.errors import BadState, one_line
 from proofstream_state_cost.model import State, StateCircuit, parse_format
 from proofstream_state_cost.words import check_lifetime, parse_kind, parse_section, parse_verify
 
@@ -47,7 +47,7 @@ def _state(declaration: StateDeclaration) -> State:
         stored_as = parse_format(declaration.format)
         verify = parse_verify(_given(declaration.verify))
     except BadState as error:
-        raise BadState(f"state {declaration.id}: {error}") from None
+        raise BadState(f"state {one_line(declaration.id)}: {error}") from None
     return State(
         id=declaration.id,
         local=_given(declaration.local) or local,

@@ -5,6 +5,11 @@ from __future__ import annotations
 from proofstream import ProofstreamError
 
 
+def one_line(text: str) -> str:
+    """A text of somebody else's, such that a message that repeats it stays one line."""
+    return text if text.isprintable() else ascii(text)
+
+
 class StateError(ProofstreamError):
     """Base of every error of the state-cost plugin."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proofstream_state_cost.errors import BadState, MissingFormat
+from proofstream_state_cost.errors import BadState, MissingFormat, one_line
 from proofstream_state_cost.quantities import is_u64, product
 
 
@@ -120,7 +120,7 @@ def parse_format(word: str) -> Format:
         BadState: It is neither.
     """
     match = _KEY.fullmatch(word)
-    if match is not None:
+    if match is not None and word.isprintable():
         return Format(key=match[1])
     try:
         return Format(dtype=Dtype(word))
@@ -165,8 +165,7 @@ class State:
     def __post_init__(self) -> None:
         reason = _contradiction(self)
         if reason is not None:
-            name = self.id if self.id.isprintable() else ascii(self.id)
-            raise BadState(f"state {name}: {reason}")
+            raise BadState(f"state {one_line(self.id)}: {reason}")
 
     @property
     def lifetime(self) -> Lifetime:
@@ -178,18 +177,14 @@ class State:
         """What all states that one block declares under one name have in common: `mamba.conv`."""
         return f"{self.block}.{self.local}" if self.block else self.local
 
-    def unit_bytes(self, formats: Mapping[str, Dtype], *, subject: str | None = None) -> int:
-        """Bytes of one unit.
-
-        Args:
-            formats: The dtype of each key.
-            subject: What an overflow is called; else it is the state.
+    def unit_bytes(self, formats: Mapping[str, Dtype]) -> int:
+        """Bytes of one unit, with these dtypes for the format keys.
 
         Raises:
             MissingFormat: No dtype is given for its key.
             Overflow: They are more than 2^64 - 1.
         """
-        return product(self.elements, self.dtype(formats).size, subject=subject or f"state {self.id}")
+        return product(self.elements, self.dtype(formats).size, subject=f"state {self.id}")
 
     def dtype(self, formats: Mapping[str, Dtype]) -> Dtype:
         """The dtype of its elements.
@@ -209,8 +204,8 @@ class State:
 def _contradiction(state: State) -> str | None:
     """What is wrong with a state by itself, or None."""
     kind = state.kind.value
-    if not state.id or not state.id.isprintable():
-        return "an id is text that can be printed"
+    if not state.id or not all(map(str.isprintable, (state.id, state.local, state.block))):
+        return "ids and names are text that can be printed"
     if not is_u64(state.elements):
         return f"{state.elements} elements are not between 0 and 2^64 - 1"
     if state.layer is not None and not is_u64(state.layer):
@@ -219,6 +214,8 @@ def _contradiction(state: State) -> str | None:
         return f"a {kind} state keeps no verify intermediates, so verify = {state.verify.value!r} has no meaning"
     if state.of is not None and not state.kind.is_snapshot:
         return f"a {kind} state is no copy of another, so of = {state.of!r} has no meaning"
+    if state.of is None and state.kind is StateKind.RING_SNAPSHOT:
+        return "a ring_snapshot is a copy of another state, and it does not say of which"
     return None
 
 
@@ -242,8 +239,9 @@ class StateCircuit:
     def __post_init__(self) -> None:
         by_id: dict[str, State] = {}
         for state in self.states:
-            if by_id.setdefault(state.id, state) is not state:
+            if state.id in by_id:
                 raise BadState(f"state {state.id}: there are two of that id")
+            by_id[state.id] = state
         for state in self.states:
             if state.of is not None:
                 _check_copy(state, by_id.get(state.of))
@@ -274,9 +272,9 @@ def is_moved(state: State) -> bool:
 def _check_copy(state: State, source: State | None) -> None:
     """Raise if a snapshot does not fit what it is a copy of."""
     if source is None:
-        raise BadState(f"state {state.id}: it is a copy of {state.of}, and there is no such state")
-    if source.of is not None:
-        raise BadState(f"state {state.id}: it is a copy of {source.id}, which is a copy itself")
+        raise BadState(f"state {state.id}: it is a copy of {one_line(state.of or '')}, and there is no such state")
+    if source.kind is not StateKind.RECURRENT:
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, which is a {source.kind.value}, not recurrent")
     if (source.section, source.layer) != (state.section, state.layer):
         raise BadState(f"state {state.id}: it is a copy of {source.id}, which stands elsewhere")
     if source.elements != state.elements:
@@ -286,8 +284,10 @@ def _check_copy(state: State, source: State | None) -> None:
 
 def _check_one_copy_each(states: tuple[State, ...]) -> None:
     """Raise if a state has two snapshots of one kind: a program could not tell which one it saves to."""
-    copies: dict[tuple[str, StateKind], State] = {}
+    copies: dict[tuple[str, StateKind], str] = {}
     for state in states:
-        if state.of is not None and copies.setdefault((state.of, state.kind), state) is not state:
-            other = copies[state.of, state.kind].id
+        if state.of is None:
+            continue
+        other = copies.setdefault((state.of, state.kind), state.id)
+        if other != state.id:
             raise BadState(f"state {state.id}: {other} is a {state.kind.value} of {state.of} already")
