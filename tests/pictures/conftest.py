@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 from rerun.experimental import Recording, View, ViewerClient, ViewerState
@@ -36,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.pictures)
 
 
-def eventually(look: Callable[[], T], *, within_s: float) -> T:
+def eventually(look: Callable[[], T | None], *, within_s: float) -> T:
     """What ``look`` returns once it is true; fails with what it returned last."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
@@ -53,11 +54,12 @@ class Picture:
     scene: Path
     complaints: dict[str, list[str]]
 
-    def drawn(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    def drawn(self) -> npt.NDArray[np.bool_]:
         """Which pixels of the 3D view are not its background."""
         pixels = np.asarray(Image.open(self.scene).convert("RGB"), np.int16)
         colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
-        return np.abs(pixels - colours[counts.argmax()]).max(axis=2) > 8
+        distance: npt.NDArray[np.int16] = np.abs(pixels - colours[counts.argmax()]).max(axis=2)
+        return distance > 8
 
     def share(self) -> float:
         """The share of the 3D view that something is drawn on."""

@@ -1,0 +1,178 @@
+"""Proofs of every size as the viewer draws them: whole, in frame, without a complaint. The pictures stay for people."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofstream import (
+    CircuitCompiled,
+    CircuitNode,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    RoundPoly,
+    SecureField,
+    SumcheckRound,
+)
+from proofstream.testing import InlineHost, envelopes
+from proofstream_rerun import RerunPlugin
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+KINDS = (
+    LayerKind.RMSNorm,
+    LayerKind.Attention,
+    LayerKind.Add,
+    LayerKind.MatMul,
+    LayerKind.Activation,
+    LayerKind.MatMul,
+)
+RED = (0xFF, 0x3B, 0x30)
+
+
+def record(source: str | Path, path: Path) -> None:
+    """Run the command on a source, with the recording in a file."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "RERUN"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "proofstream", "run", str(source), "--rerun", f"file:{path}", "--quiet"],
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == ""
+
+
+def assert_right(picture: Any) -> None:
+    """Nothing is wrong, nothing is cut off, and the view is neither empty nor mostly so."""
+    assert picture.complaints == {}
+    assert picture.cut_off() == []
+    assert picture.share() > 0.01
+    assert max(picture.extent()) > 0.6
+
+
+def coloured(picture: Any, rgb: tuple[int, int, int]) -> int:
+    """How many pixels of the 3D view have about that colour."""
+    pixels = np.asarray(Image.open(picture.scene).convert("RGB"), np.int16)
+    return int((np.abs(pixels - rgb).max(axis=2) < 40).sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("digits", "demo:digits"), ("transformer", "demo:transformer"), ("smollm2", "smollm2-135m-cpu.jsonl")],
+)
+def test_a_proof_while_it_runs_and_when_it_is_done(
+    name: str, source: str, viewer: Any, wire_data: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "proof.rrd"
+    record(wire_data / source if source.endswith(".jsonl") else source, path)
+    (recording,) = viewer.open(path)
+    viewer.show(recording, share=0.6)
+    running = viewer.shoot(f"{name}-running")
+    viewer.show(recording)
+    finished = viewer.shoot(f"{name}-finished")
+    for picture in (running, finished):
+        assert_right(picture)
+    assert running.share() < finished.share()
+
+
+def test_an_aborted_proof_is_red_and_the_next_one_is_not(viewer: Any, wire_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "proofs.rrd"
+    record(wire_data / "aborted-then-next.jsonl", path)
+    aborted, completed = viewer.open(path)
+    viewer.show(aborted)
+    red = viewer.shoot("aborted")
+    viewer.show(completed)
+    green = viewer.shoot("after-aborted")
+    for picture in (red, green):
+        assert_right(picture)
+    assert coloured(red, RED) > 100
+    assert coloured(green, RED) == 0
+
+
+@pytest.mark.parametrize(("layers", "rounds"), [(3, 6), (450, 210)])
+def test_proofs_of_extreme_sizes(layers: int, rounds: int, viewer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    host = InlineHost(RerunPlugin(), {"connections": [f"file:{path}"]})
+    host.feed(envelopes(proof_of(layers, rounds)))
+    host.close()
+    (recording,) = viewer.open(path)
+    viewer.show(recording, share=0.6)
+    running = viewer.shoot(f"{layers}-layers-running")
+    viewer.show(recording)
+    finished = viewer.shoot(f"{layers}-layers-finished")
+    for picture in (running, finished):
+        assert_right(picture)
+
+
+def proof_of(layers: int, rounds: int) -> Iterator[ProofEvent]:
+    """A proof with a circuit; every layer is proved in so many rounds."""
+    shape = (1, 64)
+    kinds = [KINDS[layer % len(KINDS)] for layer in range(layers)]
+    nodes = [
+        CircuitNode(
+            layer_idx=layer,
+            node_id=layer,
+            kind=kind,
+            input_shape=shape,
+            output_shape=shape,
+            trace_cost=64 << (layer % 20),
+            input_layers=[before for before in (layer - 1, layer - 3 * (kind is LayerKind.Add)) if 0 <= before < layer],
+        )
+        for layer, kind in enumerate(kinds)
+    ]
+    yield CircuitCompiled(
+        total_layers=layers, input_shape=shape, output_shape=shape, nodes=nodes, has_simd=False, simd_num_blocks=0
+    )
+    yield ProofStart(model_name="extreme", backend="cpu", num_layers=layers, input_shape=shape, output_shape=shape)
+    chance = random.Random(1)
+    for node in reversed(nodes):
+        yield from walk_of(node, rounds, chance)
+    yield ProofComplete(
+        duration_ms=1000, num_layer_proofs=layers, num_weight_openings=0, weight_binding_mode="aggregated"
+    )
+
+
+def walk_of(node: CircuitNode, rounds: int, chance: random.Random) -> Iterator[ProofEvent]:
+    """One layer's reduction."""
+    yield LayerStart(
+        layer_idx=node.layer_idx,
+        kind=node.kind,
+        input_shape=node.input_shape,
+        output_shape=node.output_shape,
+        trace_cost=node.trace_cost,
+        claim_value_approx=chance.random(),
+        gpu_device=None,
+    )
+    one = SecureField(1, 2, 3, 4)
+    for number in range(rounds):
+        yield SumcheckRound(
+            layer_idx=node.layer_idx,
+            round=number,
+            total_rounds=rounds,
+            poly_deg2=RoundPoly(c0=one, c1=one, c2=one),
+            poly_deg3=None,
+            claim_value_approx=chance.random(),
+        )
+    yield LayerEnd(
+        layer_idx=node.layer_idx,
+        kind=LayerProofKind.Sumcheck,
+        final_claim_value_approx=chance.random(),
+        duration_ms=rounds,
+        rounds_completed=rounds,
+    )
