@@ -85,18 +85,14 @@ def agree(keys: Keys, first: tuple[str, Layers], second: tuple[str, Layers]) -> 
         ModelConfigError: They do.
     """
     (key, layers), (other, others) = first, second
+    if layers.count != others.count:
+        raise keys.error(f"{keys.name(key)} has {layers.count} layers and {keys.name(other)} {others.count}")
     if layers != others:
+        layer = min(set(layers.recurrent) ^ set(others.recurrent))
+        only = keys.name(key if layer in layers.recurrent else other)
         raise keys.error(
-            f"{keys.name(key)} and {keys.name(other)} contradict each other: {_difference(layers, others)}"
+            f"{keys.name(key)} and {keys.name(other)} contradict each other: layer {layer} is recurrent only in {only}"
         )
-
-
-def _difference(first: Layers, second: Layers) -> str:
-    if first.count != second.count:
-        return f"{first.count} and {second.count} layers"
-    layer = min(set(first.recurrent) ^ set(second.recurrent))
-    kept, lost = ("the first", "the second") if layer in first.recurrent else ("the second", "the first")
-    return f"layer {layer} is recurrent in {kept} and not in {lost}"
 
 
 def one_based_or_not(keys: Keys, *, count: int, prefer: tuple[str, Layers] | None) -> Layers:
