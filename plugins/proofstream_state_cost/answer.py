@@ -1,0 +1,122 @@
+"""The command's answer for people: what was counted and how, the tables, and what a reader has to know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proofstream_state_cost.cases import Case, unread_note
+from proofstream_state_cost.model import is_moved
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.tables import (
+    Row,
+    comparison_table,
+    label_of,
+    number,
+    plan_table,
+    programs_table,
+    rate_table,
+    row_of,
+    states_table,
+)
+
+_WIDEST = 3
+_WRITTEN = "bytes are those that a program writes; a copy reads as many"
+_PICK = "each program around a verify writes the total once; --convention NAME shows them one by one"
+_NO_STATE = "No layer keeps recurrent state: the programs around a verify write nothing."
+
+
+def one(case: Case, settings: Settings, *, width: int) -> Iterator[RenderableType]:
+    """The answer for one convention."""
+    costs = case.costs
+    yield _headline(costs.name, costs.circuit.recurrent_layers, f"{number(costs.live_bytes)} bytes of recurrent state")
+    yield _listed([("convention", f"{costs.convention}: {case.counts}")])
+    yield Text("")
+    if costs.circuit.recurrent_states:
+        yield states_table(case)
+        yield from _widest(case)
+        yield Text("")
+        yield programs_table(case, slots=settings.slots, width=width)
+        yield Text("")
+        if settings.rate is not None:
+            yield rate_table(case, settings.rate, slots=settings.slots)
+            yield Text("")
+    else:
+        yield Text(_NO_STATE)
+        yield Text("")
+    if case.plan is not None:
+        yield plan_table(case, case.plan)
+        yield Text("")
+    yield _notes([*_unmoved(case), *case.notes, *map(unread_note, case.unread)])
+
+
+def several(cases: Sequence[Case], settings: Settings, *, left_out: Sequence[str]) -> Iterator[RenderableType]:
+    """The answer for all conventions side by side."""
+    costs = cases[0].costs
+    yield _headline(costs.name, costs.circuit.recurrent_layers, "by convention")
+    yield _listed((case.costs.convention, case.counts) for case in cases)
+    yield Text("")
+    if costs.circuit.recurrent_states:
+        yield comparison_table(cases, settings)
+    else:
+        yield Text(_NO_STATE)
+    yield Text("")
+    shared = [note for note in cases[0].notes if all(note in case.notes for case in cases)]
+    own = [f"{case.costs.convention}: {note}" for case in cases for note in case.notes if note not in shared]
+    unread = [unread_note(key) for key in cases[0].unread if all(key in case.unread for case in cases)]
+    yield _notes([*([_PICK] if costs.circuit.recurrent_states else []), *left_out, *shared, *own, *unread])
+
+
+def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
+    """Names with what is to be said of them, which may need several lines."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style=style)
+    table.add_column(overflow="fold", style=style)
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    return table
+
+
+def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
+    """The text of an answer for a terminal of that width. Where a table is wider, so is the text: no number is cut."""
+    whole = Group(*parts)
+    console = Console(file=io.StringIO(), width=width, force_terminal=colour, highlight=False, emoji=False)
+    tables = [part for part in whole.renderables if isinstance(part, Table)]
+    needed = max((console.measure(table).minimum for table in tables), default=0)
+    with console.capture() as capture:
+        for part in whole.renderables:
+            console.print(part, width=max(width, needed) if isinstance(part, Table) else width)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _headline(name: str, layers: int, what: str) -> Text:
+    plural = "layer" if layers == 1 else "layers"
+    return Text(f"{name}: {number(layers)} recurrent {plural}, {what}", style="bold")
+
+
+def _widest(case: Case) -> Iterator[Text]:
+    """The widest states: one of each size, with how many others are as wide."""
+    alike: dict[Row, list[str]] = {}
+    for state in case.costs.circuit.recurrent_states:
+        alike.setdefault(row_of(state, case), []).append(state.id)
+    widest = sorted(alike.items(), key=lambda item: -item[0].each)
+    for position, (row, ids) in enumerate(islice(widest, _WIDEST)):
+        others = f", and {number(len(ids) - 1)} more" if len(ids) > 1 else ""
+        size = f"{number(row.each)} bytes = {number(row.elements)} elements x {row.dtype}"
+        yield Text(f"{'widest' if not position else 'then':<6}  {ids[0]}{others}: {size}", style="dim")
+
+
+def _unmoved(case: Case) -> Iterator[str]:
+    states = [state for state in case.costs.circuit.states if not is_moved(state) and state.of is None]
+    others = dict.fromkeys(map(label_of, states))
+    if others:
+        yield f"no program moves {', '.join(others)}"
+
+
+def _notes(notes: Sequence[str]) -> Table:
+    return _listed((("note", note) for note in (_WRITTEN, *notes)), style="dim")
