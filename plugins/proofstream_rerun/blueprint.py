@@ -1,0 +1,127 @@
+"""The layout of the views, computed from the circuit: which there are, what they show, where the camera stands."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import rerun.blueprint as rrb
+
+from proofstream_rerun import palette
+from proofstream_rerun.layout import Grid
+
+
+def blueprint(grid: Grid, paths: AbstractSet[str]) -> rrb.Blueprint:
+    """The layout for a circuit on that grid, with views of what there is.
+
+    Args:
+        grid: Where the layers stand.
+        paths: The entities that there are so far.
+    """
+    return rrb.Blueprint(
+        rrb.Horizontal(
+            rrb.Vertical(_walk_view(grid), _graph_view(), row_shares=[0.72, 0.28]),
+            rrb.Vertical(_lanes_view(), _progress_view(), _tabs(paths), row_shares=[0.50, 0.16, 0.34]),
+            column_shares=[0.64, 0.36],
+        ),
+        rrb.TimePanel(state="collapsed", timeline="prover_time", play_state="following"),
+        rrb.BlueprintPanel(state="collapsed"),
+        rrb.SelectionPanel(state="collapsed"),
+        rrb.TopPanel(state="expanded"),
+    )
+
+
+def _walk_view(grid: Grid) -> rrb.Spatial3DView:
+    camera = grid.camera
+    return rrb.Spatial3DView(
+        origin="/",
+        contents=[
+            "/circuit/nodes",
+            "/circuit/edges",
+            "/circuit/backbone",
+            "/circuit/labels",
+            "/gkr/layers/**",
+            "/gkr/trail",
+            "/gkr/cursor",
+            "/gkr/aborted",
+        ],
+        name="GKR walk: layers and their sumcheck rounds",
+        background=list(palette.BACKGROUND),
+        line_grid=rrb.LineGrid3D(visible=False),
+        eye_controls=rrb.EyeControls3D(
+            kind=rrb.Eye3DKind.Orbital, position=camera.position, look_target=camera.target, eye_up=(0, 1, 0)
+        ),
+    )
+
+
+def _graph_view() -> rrb.GraphView:
+    return rrb.GraphView(origin="/circuit/graph", name="Circuit")
+
+
+def _lanes_view() -> rrb.StateTimelineView:
+    return rrb.StateTimelineView(origin="/lanes", name="Layer states")
+
+
+def _progress_view() -> rrb.TimeSeriesView:
+    return rrb.TimeSeriesView(
+        origin="/proof/progress",
+        name="Progress",
+        axis_y=rrb.ScalarAxis(range=(0.0, 1.02), zoom_lock=True),
+        plot_legend=rrb.PlotLegend(visible=False),
+    )
+
+
+def _tabs(paths: AbstractSet[str]) -> rrb.Tabs:
+    views: list[rrb.View] = [
+        rrb.TextLogView(origin="/logs", name="Log"),
+        rrb.TextDocumentView(origin="/proof/status", name="Proof"),
+        rrb.TimeSeriesView(
+            origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims (no magnitude)", axis_y=_unit_axis()
+        ),
+        rrb.TextDocumentView(origin="/gkr/round", name="Round"),
+        rrb.DataframeView(origin="/gkr/rounds", name="All rounds"),
+        *_activation_views(paths),
+        *_gpu_views(paths),
+        *_state_views(paths),
+    ]
+    return rrb.Tabs(*views, active_tab=0)
+
+
+def _activation_views(paths: AbstractSet[str]) -> list[rrb.View]:
+    views: list[rrb.View] = []
+    if "inference/activations" in paths:
+        views.append(rrb.TensorView(origin="/inference/activations", name="Activations"))
+        views += [
+            rrb.BarChartView(origin=f"/inference/{name}", name=f"Activation {name}") for name in ("mean", "sparsity")
+        ]
+    maps = sorted(path for path in paths if path.startswith("inference/attention/"))
+    views += [rrb.TensorView(origin=f"/{path}", name=f"Attention {path[-3:]}") for path in maps[:2]]
+    return views
+
+
+def _gpu_views(paths: AbstractSet[str]) -> list[rrb.View]:
+    views: list[rrb.View] = []
+    if _any_below(paths, "gpu/utilization/", "gpu/reported/utilization/"):
+        contents = ["/gpu/utilization/**", "/gpu/reported/utilization/**"]
+        views.append(rrb.TimeSeriesView(origin="/gpu", contents=contents, name="GPU busy", axis_y=_unit_axis()))
+    if _any_below(paths, "gpu/memory_gib/", "gpu/reported/free_gib/"):
+        contents = ["/gpu/memory_gib/**", "/gpu/reported/free_gib/**"]
+        views.append(rrb.TimeSeriesView(origin="/gpu", contents=contents, name="GPU memory, GiB"))
+    return views
+
+
+def _state_views(paths: AbstractSet[str]) -> list[rrb.View]:
+    views: list[rrb.View] = []
+    if "state/programs" in paths:
+        views.append(rrb.TextDocumentView(origin="/state/programs", name="State programs"))
+        views.append(rrb.BarChartView(origin="/state/bytes", name="State bytes"))
+    if _any_below(paths, "state/moved/"):
+        views.append(rrb.TimeSeriesView(origin="/state/moved", name="State bytes moved"))
+    return views
+
+
+def _any_below(paths: AbstractSet[str], *folders: str) -> bool:
+    return any(path.startswith(folders) for path in paths)
+
+
+def _unit_axis() -> rrb.ScalarAxis:
+    return rrb.ScalarAxis(range=(0.0, 1.02))

@@ -1,0 +1,112 @@
+"""The circuit as it is drawn: nodes, edges, labels and the graph; from CircuitCompiled, or from what the walk shows.
+
+Producers that send no circuit announce a number of layers, and name each layer's kind when they come to it. Then
+placeholders stand in a line, and labels and graph are drawn anew whenever four times as many kinds are known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proofstream import CircuitCompiled, LayerKind
+from proofstream_rerun import layout, palette
+from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.marks import Boxes, Graph, Points, Strips
+from proofstream_rerun.palette import packed
+
+MAX_EDGES = 8192
+"""Edges drawn at most."""
+
+_REDRAW_FACTOR = 4
+
+
+class CircuitView:
+    """The circuit of one proof.
+
+    Args:
+        canvas: Where to draw.
+        grid: Where the layers stand.
+        circuit: The circuit, if the producer sent it.
+    """
+
+    def __init__(self, canvas: Canvas, grid: layout.Grid, circuit: CircuitCompiled | None) -> None:
+        self._canvas = canvas
+        self._grid = grid
+        self._kinds: dict[int, LayerKind] = {}
+        self._drawn = 0
+        self._edges: list[tuple[int, int]] = []
+        self.is_known: bool = circuit is not None
+        if circuit is None:
+            self._draw_placeholders()
+        else:
+            self._draw_circuit(circuit)
+        self._draw_names()
+
+    def name(self, index: int, kind: LayerKind) -> None:
+        """A layer's kind became known."""
+        if not self.is_known:
+            self._kinds[index] = kind
+
+    def catch_up(self, *, at_end: bool) -> None:
+        """Draw labels and graph anew, if much more is known than is drawn."""
+        known = len(self._kinds)
+        if known > self._drawn and (at_end or known >= _REDRAW_FACTOR * self._drawn):
+            self._draw_names()
+
+    def _draw_placeholders(self) -> None:
+        grid = self._grid
+        places = np.stack([grid.x, np.zeros_like(grid.x), grid.z], axis=1)
+        half = np.full_like(places, layout.PLACEHOLDER)
+        colors = np.full(grid.layers, palette.PLACEHOLDER, np.uint32)
+        self._canvas.put("circuit/nodes", Boxes(places, half, colors))
+        self._canvas.put("circuit/backbone", Strips(layout.backbone(grid), np.array([palette.BACKBONE], np.uint32)))
+        self._edges = [(index, index + 1) for index in range(grid.layers - 1)]
+
+    def _draw_circuit(self, circuit: CircuitCompiled) -> None:
+        grid = self._grid
+        nodes = {node.layer_idx: node for node in circuit.nodes if node.layer_idx < grid.layers}
+        known = [(index, node.kind, node.trace_cost) for index, node in nodes.items()]
+        self._kinds = {index: kind for index, kind, _ in known}
+        self._canvas.put("circuit/nodes", layout.node_boxes(grid, known))
+        for node in nodes.values():
+            self._edges += [(start, node.layer_idx) for start in node.input_layers if start in nodes]
+        del self._edges[MAX_EDGES:]
+        heights = {index: layout.height_of(kind) for index, kind in self._kinds.items()}
+        strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
+        self._canvas.put("circuit/edges", Strips(strips, np.array([palette.EDGE], np.uint32)))
+
+    def _draw_names(self) -> None:
+        self._drawn = len(self._kinds)
+        self._draw_labels()
+        self._draw_graph()
+
+    def _draw_labels(self) -> None:
+        grid = self._grid
+        step = layout.label_step(grid.layers)
+        shown = range(0, grid.layers, step)
+        positions = [layout.label_place(grid, index) for index in shown]
+        colors = [self._color(index) for index in shown]
+        labels = [self._title(index) for index in shown]
+        places = np.array(positions, np.float32).reshape(-1, 3)
+        self._canvas.put("circuit/labels", Points(places, np.array(colors, np.uint32), labels))
+
+    def _draw_graph(self) -> None:
+        index = np.arange(self._grid.layers)
+        self._canvas.put(
+            "circuit/graph",
+            Graph(
+                ids=[str(i) for i in index],
+                positions=self._grid.flat(index),
+                labels=[self._title(i) for i in range(self._grid.layers)],
+                colors=np.array([self._color(i) for i in range(self._grid.layers)], np.uint32),
+                edges=[(str(a), str(b)) for a, b in self._edges],
+            ),
+        )
+
+    def _title(self, index: int) -> str:
+        kind = self._kinds.get(index)
+        return str(index) if kind is None else f"{index} {kind.value}"
+
+    def _color(self, index: int) -> int:
+        kind = self._kinds.get(index)
+        return palette.LABEL if kind is None else packed(kind.color_rgb)

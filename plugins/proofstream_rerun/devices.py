@@ -1,0 +1,102 @@
+"""The devices as they are drawn: what is measured, and apart from it what the producer reports."""
+
+from __future__ import annotations
+
+from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry
+from proofstream_rerun import palette, texts
+from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.marks import PLAIN, Line, Look, Numbers
+
+MAX_DEVICES = 16
+"""Devices drawn at most, measured and reported ones each."""
+
+_KEPT = 512
+_GIB = 2**30
+_SAME = 1e-6
+
+
+class Devices:
+    """What one recording shows of devices."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._measured: dict[str, str] = {}
+        self._states: dict[str, str] = {}
+        self._reported: dict[int, str] = {}
+        self._first_free: dict[int, int] = {}
+        self._changing: set[int] = set()
+
+    def measure(self, event: GpuTelemetry) -> None:
+        """Draw what was measured."""
+        for reading in event.devices:
+            name = self._name_of(reading)
+            if name is not None:
+                self._draw_reading(name, reading)
+
+    def report(self, event: GpuStatus) -> None:
+        """Draw what the producer reports, but for the placeholders that producers are known to fill in.
+
+        A utilization that equals the share of layers done is made up; free memory that is 0 or never changes is the
+        total, or nothing at all.
+        """
+        share = event.layers_done / event.layers_total if event.layers_total else None
+        for snapshot in event.devices[:MAX_DEVICES]:
+            known = snapshot.device_id in self._reported
+            if not known and len(self._reported) >= MAX_DEVICES:
+                continue
+            if not known:
+                self._introduce(snapshot)
+            self._draw_report(snapshot, share)
+
+    def _introduce(self, snapshot: GpuSnapshot) -> None:
+        number = snapshot.device_id
+        self._reported[number] = f"gpu_{number}"
+        text = f"device {number}: {texts.safe_text(snapshot.device_name, 80)} (reported)"
+        self._canvas.add("logs/gpu", Line(text, "INFO"), PLAIN, keep=64)
+
+    def _draw_report(self, snapshot: GpuSnapshot, share: float | None) -> None:
+        number, utilization, free = snapshot.device_id, snapshot.utilization, snapshot.free_memory_bytes
+        name = self._reported[number]
+        if utilization is not None and 0 <= utilization <= 1 and not _is_share(utilization, share):
+            self._plot(f"gpu/reported/utilization/{name}", utilization, f"{name} (reported)", number)
+        if free is None:
+            return
+        if free != self._first_free.setdefault(number, free):
+            self._changing.add(number)
+        if number in self._changing:
+            self._plot(f"gpu/reported/free_gib/{name}", free / _GIB, f"{name} free (reported)", number)
+
+    def _name_of(self, reading: GpuReading) -> str | None:
+        name = self._measured.get(reading.id)
+        if name is None and len(self._measured) < MAX_DEVICES:
+            number = len(self._measured) if reading.index is None else reading.index
+            name = f"gpu_{number}"
+            if reading.parent_id is not None:
+                name = f"{self._measured.get(reading.parent_id, 'gpu')}_mig_{number}"
+            if name in self._measured.values():
+                name = f"{name}_{len(self._measured)}"
+            self._measured[reading.id] = name
+        return name
+
+    def _draw_reading(self, name: str, reading: GpuReading) -> None:
+        color = list(self._measured).index(reading.id)
+        if self._states.get(name) != reading.state:
+            self._states[name] = reading.state
+            product = texts.safe_text(reading.name or reading.id, 80)
+            level = "INFO" if reading.state == "ok" else "WARN"
+            text = f"{name}: {product} is {texts.safe_text(reading.state, 20)} (measured)"
+            self._canvas.add("logs/gpu", Line(text, level), PLAIN, keep=64)
+        if reading.utilization is not None:
+            self._plot(f"gpu/utilization/{name}", reading.utilization, f"{name} (measured)", color)
+        if reading.memory_used_bytes is not None:
+            self._plot(f"gpu/memory_gib/{name}", reading.memory_used_bytes / _GIB, f"{name} used (measured)", color)
+        if reading.power_w is not None:
+            self._plot(f"gpu/power_w/{name}", reading.power_w, f"{name} (measured)", color)
+
+    def _plot(self, path: str, value: float, name: str, color: int) -> None:
+        look = Look("lines", (name,), (palette.SERIES_COLORS[color % len(palette.SERIES_COLORS)],))
+        self._canvas.add(path, Numbers((value,)), look, keep=_KEPT)
+
+
+def _is_share(utilization: float, share: float | None) -> bool:
+    return share is not None and abs(utilization - share) < _SAME

@@ -1,0 +1,35 @@
+"""Arithmetic on the prover's field, so that a round polynomial can be checked by eye."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proofstream import SecureField
+
+M31_PRIME = 2**31 - 1
+
+Limbs = tuple[int, int, int, int]
+
+
+def limbs(element: SecureField) -> Limbs:
+    """The four limbs of an element of QM31."""
+    return element.a, element.b, element.c, element.d
+
+
+def sum_over_bits(coefficients: Sequence[Limbs]) -> Limbs:
+    """p(0) + p(1) of the polynomial with these coefficients, the constant first.
+
+    That is c0 + (c0 + c1 + ...), and since QM31 is a vector space over M31, each limb is summed by itself modulo
+    2^31 - 1. In an honest sumcheck it is the claim that the round starts from.
+    """
+    constant = coefficients[0]
+    a, b, c, d = (
+        (constant[limb] + sum(coefficient[limb] for coefficient in coefficients)) % M31_PRIME for limb in range(4)
+    )
+    return a, b, c, d
+
+
+def written(element: Limbs) -> str:
+    """An element of QM31 as mathematicians write it."""
+    a, b, c, d = element
+    return f"({a} + {b}i) + ({c} + {d}i)j"

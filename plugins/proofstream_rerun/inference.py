@@ -1,0 +1,129 @@
+"""Activations, their statistics, and attention heads, as they are drawn.
+
+They come in bursts, one event for each layer. A tensor of them all is drawn when twice as many are known as were drawn
+last, and once more when the burst is over, so that the bytes stay in proportion to what came.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from proofstream import AttentionHeatmap, LayerActivation
+from proofstream_rerun import palette
+from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.field import M31_PRIME
+from proofstream_rerun.marks import PLAIN, BarRow, Floats, Sheet
+
+MAX_LAYERS = 1024
+"""Layers whose activations are drawn at most."""
+MAX_SAMPLES = 256
+"""Values of one layer that are drawn at most."""
+MAX_MAPS = 64
+"""Layers whose attention is drawn at most."""
+MAX_MAP_BYTES = 2**20
+"""Bytes of the attention of one layer, all heads together, at most."""
+MAX_SIDE = 64
+
+STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
+
+
+class Inference:
+    """What one proof's activations and attention heads show."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._samples: dict[int, Floats] = {}
+        self._statistics: dict[int, tuple[float, ...]] = {}
+        self._drawn = 0
+        self._heads: dict[int, dict[int, Floats]] = {}
+        self._stale_heads: dict[int, None] = {}
+        self.undrawn: int = 0
+
+    def activation(self, event: LayerActivation) -> None:
+        """Take a layer's activations."""
+        index = event.layer_idx
+        if index not in self._samples and len(self._samples) >= MAX_LAYERS:
+            self.undrawn += 1
+            return
+        sample = np.array(event.output_sample[:MAX_SAMPLES], np.float64)
+        self._samples[index] = (sample / M31_PRIME).astype(np.float32)
+        values = (getattr(event.stats, name) for name in STATISTICS)
+        self._statistics[index] = tuple(math.nan if value is None else value for value in values)
+        self._drawn = min(self._drawn, len(self._samples) - 1)
+
+    def attention(self, event: AttentionHeatmap) -> None:
+        """Take the scores of one head."""
+        heads = self._heads.get(event.layer_idx)
+        if heads is None:
+            if len(self._heads) >= MAX_MAPS:
+                self.undrawn += 1
+                return
+            heads = self._heads[event.layer_idx] = {}
+        scores = _square(event)
+        if sum(map_.nbytes for map_ in heads.values()) + scores.nbytes > MAX_MAP_BYTES:
+            self.undrawn += 1
+            return
+        heads[event.head_idx] = scores
+        self._stale_heads[event.layer_idx] = None
+
+    def catch_up(self, *, burst_over: bool) -> None:
+        """Draw what is known, if it is much more than what is drawn, or nothing more is expected."""
+        known = len(self._samples)
+        if known > self._drawn and (burst_over or known >= 2 * self._drawn):
+            self._drawn = known
+            self._draw_activations()
+        for index in self._stale_heads:
+            self._draw_heads(index)
+        self._stale_heads.clear()
+
+    def _draw_activations(self) -> None:
+        layers = sorted(self._samples)
+        sheet = _padded([self._samples[index] for index in layers])
+        self._canvas.add("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
+        abscissa = np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
+        statistics = np.array([self._statistics[index] for index in layers], np.float64)
+        for column, name in enumerate(STATISTICS):
+            bars = BarRow(statistics[:, column], abscissa, palette.SERIES_COLORS[column])
+            self._canvas.add(f"inference/{name}", bars, PLAIN)
+
+    def _draw_heads(self, index: int) -> None:
+        heads = self._heads[index]
+        rows = max(scores.shape[0] for scores in heads.values())
+        columns = max(scores.shape[1] for scores in heads.values())
+        stack = np.full((len(heads), rows, columns), np.nan, np.float32)
+        for place, head in enumerate(sorted(heads)):
+            scores = heads[head]
+            stack[place, : scores.shape[0], : scores.shape[1]] = scores
+        sheet = Sheet(stack, ("head", "query", "key"))
+        self._canvas.add(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
+
+
+def _square(event: AttentionHeatmap) -> Floats:
+    """The scores as a matrix: as wide as the sequence was long if that fits the number of scores, else nearly square.
+
+    The last row of what does not fill a matrix ends in NaN.
+    """
+    scores = np.array([math.nan if s is None else s for s in event.scores[: MAX_SIDE * MAX_SIDE]], np.float32)
+    root = math.isqrt(len(scores))
+    if root * root == len(scores):
+        width = max(1, root)
+    elif event.seq_len and event.seq_len <= MAX_SIDE and len(scores) % event.seq_len == 0:
+        width = event.seq_len
+    else:
+        width = root + 1
+    height = max(1, math.ceil(len(scores) / width))
+    filled = np.full(height * width, np.nan, np.float32)
+    filled[: len(scores)] = scores
+    return filled.reshape(height, width)
+
+
+def _padded(rows: list[Floats]) -> npt.NDArray[np.float32]:
+    """Rows one below the other, each filled up with NaN."""
+    width = max(1, *(len(row) for row in rows))
+    sheet = np.full((len(rows), width), np.nan, np.float32)
+    for index, row in enumerate(rows):
+        sheet[index, : len(row)] = row
+    return sheet

@@ -1,0 +1,242 @@
+"""Where everything stands: places of layers, sizes of nodes and bars, and where the camera looks from.
+
+Layers stand in rows along X, like text: from left to right, then the next row nearer to the camera (+Z). A layer's
+sumcheck rounds recede behind it (-Z), inside the room that its row keeps free for them, so nothing overlaps whatever
+the number of rounds. Lengths are scene units; Y is up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from proofstream import LayerKind
+from proofstream_rerun.camera import Camera, framing
+from proofstream_rerun.marks import Boxes, Floats
+from proofstream_rerun.palette import ABORTED, shaded
+
+PITCH = 2.0
+"""From one layer to the next."""
+BARS_GAP = 1.1
+"""From the middle of a row to its bars."""
+BARS_DEPTH = 6.0
+"""Room for a layer's bars."""
+LABELS_DEPTH = 2.4
+"""Room for the labels in front of a row."""
+ROW_PITCH = BARS_GAP + BARS_DEPTH + LABELS_DEPTH
+"""From one row to the next."""
+ONE_ROW = 16
+"""So many layers stand in one row."""
+ASPECT = 1.5
+"""Width over visible depth that rows are broken for."""
+
+BAR_PITCH = 0.45
+BAR_HALF_WIDTH = 0.32
+BAR_STEP = 0.22
+"""Height of a bar for each variable that is still to be bound."""
+BAR_HEIGHT = 4.6
+"""The most that a bar is high."""
+
+NODE_MIN, NODE_MAX = 0.28, 0.8
+"""Half the width of a node, by its cost."""
+NODE_FLATNESS = 0.6
+COST_BITS = 36
+"""A cost of 2^36 cells, a large matrix product, makes the largest node."""
+
+PLACEHOLDER = 0.22
+"""Half the width of a node of which nothing is known: any other node covers it."""
+
+TRAIL_Y = -1.5
+LABEL_Y = -0.9
+MAX_LABELS = 40
+MAX_GROUPS = 40
+"""Layers are drawn in so many entities at most."""
+MAX_LAYERS = 4096
+"""Layers that are drawn at most."""
+
+_HEIGHTS: dict[LayerKind, float] = {
+    LayerKind.Activation: 1.8,
+    LayerKind.LayerNorm: -1.2,
+    LayerKind.RMSNorm: -1.2,
+    LayerKind.Attention: 3.0,
+    LayerKind.Add: 0.8,
+    LayerKind.Mul: 1.2,
+    LayerKind.Embedding: -2.5,
+    LayerKind.Dequantize: -1.8,
+    LayerKind.Quantize: -1.8,
+}
+_HEIGHT_SCALE = 0.35
+
+
+def height_of(kind: LayerKind) -> float:
+    """How high a layer of that kind stands."""
+    return _HEIGHT_SCALE * _HEIGHTS.get(kind, 0.0)
+
+
+def node_half_width(trace_cost: int) -> float:
+    """Half the width of a node: with the logarithm of its cost, as costs differ by six orders of magnitude."""
+    share = min(1.0, math.log2(1 + trace_cost) / COST_BITS)
+    return NODE_MIN + (NODE_MAX - NODE_MIN) * share
+
+
+def columns_for(layers: int) -> int:
+    """How many layers stand in one row."""
+    if layers <= ONE_ROW:
+        return max(1, layers)
+    return math.ceil(math.sqrt(layers * ROW_PITCH / PITCH * ASPECT * 0.7))
+
+
+def group_size(layers: int) -> int:
+    """How many neighbouring layers share an entity, so that there are at most MAX_GROUPS."""
+    return max(1, math.ceil(layers / MAX_GROUPS))
+
+
+def label_step(layers: int) -> int:
+    """Every so manyth layer has a label."""
+    return max(1, math.ceil(layers / MAX_LABELS))
+
+
+class Grid:
+    """The places of `layers` layers.
+
+    Attributes:
+        layers: How many.
+        columns: How many in one row.
+        rows: How many rows.
+        x: Along the rows, one for each layer.
+        z: Across them; the last row is at 0.
+    """
+
+    def __init__(self, layers: int) -> None:
+        self.layers: int = layers
+        self.columns: int = columns_for(layers)
+        self.rows: int = max(1, math.ceil(layers / self.columns))
+        index = np.arange(layers)
+        self.x: Floats = (index % self.columns * PITCH).astype(np.float32)
+        self.z: Floats = ((index // self.columns - (self.rows - 1)) * ROW_PITCH).astype(np.float32)
+
+    def at(self, index: int, y: float = 0.0) -> tuple[float, float, float]:
+        """The place of a layer."""
+        return float(self.x[index]), y, float(self.z[index])
+
+    def flat(self, index: npt.NDArray[np.int64]) -> Floats:
+        """Places in the plane of a graph, of shape [n, 2]: the same rows, seen from above."""
+        return np.stack([self.x[index] * 60, self.z[index] * 12], axis=1).astype(np.float32)
+
+    @property
+    def camera(self) -> Camera:
+        """A camera that has everything in view."""
+        left, right = -PITCH / 2, (self.columns - 1) * PITCH + PITCH / 2
+        back, front = (float(self.z[0]) if self.layers else 0.0) - BARS_GAP - BARS_DEPTH, LABELS_DEPTH
+        corners = [(x, y, z) for x in (left, right) for y in (TRAIL_Y, BAR_HEIGHT / 2) for z in (back, front)]
+        return framing(corners, slope=math.radians(34 if self.rows == 1 else 48))
+
+
+@lru_cache(maxsize=256)
+def _bars_at_origin(total: int, rgb: tuple[int, int, int]) -> Boxes:
+    number = np.arange(total, dtype=np.float32)
+    pitch = min(BAR_PITCH, BARS_DEPTH / total)
+    half_height = (total - number) * min(BAR_STEP, BAR_HEIGHT / total) / 2
+    z = -BARS_GAP - (number + 0.5) * pitch
+    centers = np.stack([np.zeros_like(number), half_height, z], axis=1)
+    half_sizes = np.stack(
+        [np.full_like(number, BAR_HALF_WIDTH), half_height, np.full_like(number, pitch * 0.42)], axis=1
+    )
+    shades = 0.45 + 0.55 * number / max(1, total - 1)
+    colors = np.array([shaded(rgb, float(shade)) for shade in shades], np.uint32)
+    return Boxes(centers, half_sizes, colors)
+
+
+def bars(place: tuple[float, float, float], total: int, rgb: tuple[int, int, int]) -> Boxes:
+    """The bars of a layer's rounds, all of them, in their order.
+
+    A bar's height is the number of variables that are still to be bound when its round begins, so bars step down to
+    the last one. What a round claims is a field element, which has no magnitude. The kind's colour gets brighter from
+    round to round.
+    """
+    at_origin = _bars_at_origin(total, rgb)
+    return Boxes(at_origin.centers + np.array(place, np.float32), at_origin.half_sizes, at_origin.colors)
+
+
+def node_boxes(grid: Grid, nodes: Iterable[tuple[int, LayerKind, int]]) -> Boxes:
+    """A box for each layer of which index, kind and cost are given."""
+    known = list(nodes)
+    centers = np.array([grid.at(index, height_of(kind)) for index, kind, _ in known], np.float32).reshape(-1, 3)
+    half = np.array([node_half_width(cost) for _, _, cost in known], np.float32)
+    half_sizes = np.stack([half, half * NODE_FLATNESS, half], axis=1)
+    colors = np.array([shaded(kind.color_rgb, 1.0) for _, kind, _ in known], np.uint32)
+    return Boxes(centers, half_sizes, colors)
+
+
+def cage(grid: Grid, index: int, kind: LayerKind, trace_cost: int) -> Boxes:
+    """A red box that hides the node of a layer that was aborted."""
+    half = node_half_width(trace_cost) * 1.15
+    half_sizes = np.array([(half, half * NODE_FLATNESS, half)], np.float32)
+    return Boxes(np.array([grid.at(index, height_of(kind))], np.float32), half_sizes, np.array([ABORTED], np.uint32))
+
+
+def above(kind: LayerKind, trace_cost: int) -> float:
+    """How high a mark above a layer's node stands."""
+    return height_of(kind) + node_half_width(trace_cost) * NODE_FLATNESS + 0.7
+
+
+def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
+    """Where a layer's label stands: in front of its row, by turns nearer and farther, so that neighbours do not meet."""
+    x, _, z = grid.at(index)
+    turn = index // label_step(grid.layers) % 2
+    return x, LABEL_Y, z + 1.0 + 0.8 * turn
+
+
+def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
+    """Strips below all layers that are done: one for each run of neighbours in a row, however many there are in it."""
+    index = np.flatnonzero(done)
+    if not len(index):
+        return []
+    breaks = (np.diff(index) > 1) | (index[1:] % grid.columns == 0)
+    starts = index[np.concatenate(([True], breaks))]
+    ends = index[np.concatenate((breaks, [True]))]
+    reach = PITCH * 0.45
+    return [
+        np.array([(grid.x[a] - reach, TRAIL_Y, grid.z[a]), (grid.x[b] + reach, TRAIL_Y, grid.z[b])], np.float32)
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def backbone(grid: Grid) -> list[Floats]:
+    """A line along each row, and from its end around to the next row's start."""
+    strips: list[Floats] = []
+    for row in range(grid.rows):
+        first, last = row * grid.columns, min(grid.layers, (row + 1) * grid.columns) - 1
+        if last > first:
+            strips.append(np.array([grid.at(first), grid.at(last)], np.float32))
+        if row + 1 < grid.rows:
+            strips.append(_turn(grid, last, last + 1))
+    return strips
+
+
+def _turn(grid: Grid, before: int, after: int) -> Floats:
+    """From the end of a row to the start of the next one, through the room between them."""
+    (x0, _, z0), (x1, _, z1) = grid.at(before), grid.at(after)
+    between = z0 + LABELS_DEPTH
+    right, left = x0 + PITCH * 0.6, x1 - PITCH * 0.6
+    corners = [(x0, z0), (right, z0), (right, between), (left, between), (left, z1), (x1, z1)]
+    return np.array([(x, 0.0, z) for x, z in corners], np.float32)
+
+
+def edge(grid: Grid, start: int, end: int, heights: tuple[float, float]) -> Floats:
+    """A line from one layer to another: straight to a neighbour, around to the next row's first, else an arc."""
+    y0, y1 = heights
+    if end - start == 1:
+        if end % grid.columns == 0:
+            return _turn(grid, start, end)
+        return np.array([grid.at(start, y0), grid.at(end, y1)], np.float32)
+    share = np.linspace(0.0, 1.0, 17, dtype=np.float32)[:, None]
+    a, b = np.array(grid.at(start, y0), np.float32), np.array(grid.at(end, y1), np.float32)
+    points = a + (b - a) * share
+    # Steep enough to pass over the nodes between, and never higher than the bars.
+    points[:, 1] += (4 * share * (1 - share))[:, 0] * min(BAR_HEIGHT, 0.9 + 0.35 * abs(end - start))
+    return points

@@ -1,0 +1,222 @@
+"""The sentences: what logs and documents say, with other people's words made safe to show."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+
+from proofstream import (
+    AggregatedBindingEnd,
+    AggregatedBindingStart,
+    EventsLost,
+    Interval,
+    LayerEnd,
+    LayerStart,
+    PluginHealth,
+    Proof,
+    ProofComplete,
+    ProofStart,
+    StarkProofEnd,
+    StarkProofStart,
+    WeightOpeningEnd,
+    WeightOpeningStart,
+)
+from proofstream_rerun.field import sum_over_bits, written
+from proofstream_rerun.marks import Round
+
+MAX_TEXT = 600
+LEGEND = (
+    "A box is a layer, in its kind's colour; its size goes with the logarithm of its cost. The bars behind it are its "
+    "sumcheck rounds; a bar is as high as there are variables still to be bound. The green trail lies below proved "
+    "layers. Claims are field elements and have no magnitude: a plot shows their first limb over 2³¹ - 1."
+)
+_MARKUP = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>()#+-.!|~"})
+_NS_PER_MS = 1e6
+
+
+def safe_text(text: str, limit: int = MAX_TEXT) -> str:
+    """What somebody else wrote, as characters that only show themselves, and not too many."""
+    shown = text if len(text) <= limit else text[: limit - 1] + "…"
+    if shown.isprintable():
+        return shown
+    return "".join(character if character.isprintable() else _stand_in(character) for character in shown)
+
+
+def _stand_in(character: str) -> str:
+    return " " if unicodedata.category(character) in {"Zs", "Cc"} else "\N{REPLACEMENT CHARACTER}"
+
+
+def in_markdown(text: str, limit: int = MAX_TEXT) -> str:
+    """The same for a place in a Markdown document."""
+    return safe_text(text, limit).translate(_MARKUP)
+
+
+def number(value: float | None) -> str:
+    """A figure that may be absent."""
+    return "?" if value is None else f"{value:.6f}"
+
+
+def shape(sides: Sequence[int]) -> str:
+    """Rows and columns."""
+    return "\N{MULTIPLICATION SIGN}".join(map(str, sides))
+
+
+def milliseconds(nanoseconds: int | None) -> str:
+    """A measured stretch of time."""
+    return "?" if nanoseconds is None else f"{nanoseconds / _NS_PER_MS:,.1f} ms"
+
+
+def proof_started(event: ProofStart) -> str:
+    """A proof began."""
+    model = f", model {safe_text(event.model_name, 80)}" if event.model_name else ""
+    return (
+        f"proof started on {safe_text(event.backend, 80)}: {event.num_layers} layers, "
+        f"{shape(event.input_shape)} in, {shape(event.output_shape)} out{model}"
+    )
+
+
+def proof_completed(proof: Proof, event: ProofComplete) -> str:
+    """A proof ended well."""
+    mode = safe_text(event.weight_binding_mode, 80)
+    return (
+        f"proof complete in {milliseconds(proof.duration_ns)} (measured; reported: {event.duration_ms} ms), "
+        f"{event.num_layer_proofs} layer proofs, {event.num_weight_openings} weight openings, weights bound: {mode}"
+    )
+
+
+def proof_aborted(proof: Proof) -> str:
+    """A proof ended without success."""
+    return f"proof aborted{last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given')}"
+
+
+def last_place(proof: Proof) -> str:
+    """Where a proof was last seen."""
+    layer = proof.last_layer
+    return "" if layer is None else f" in layer {layer.key} {layer.layer_kind}"
+
+
+def layer_started(event: LayerStart) -> str:
+    """A layer began."""
+    device = "" if event.gpu_device is None else f", GPU {event.gpu_device}"
+    return (
+        f"→ [{event.layer_idx}] {event.kind.value} {shape(event.input_shape)} → {shape(event.output_shape)}, "
+        f"cost {event.trace_cost:,}, claim≈{number(event.claim_value_approx)}{device}"
+    )
+
+
+def layer_ended(layer: Interval, event: LayerEnd) -> str:
+    """A layer ended by its own end event."""
+    return (
+        f"[{event.layer_idx}] {layer.layer_kind} proved by {event.kind.value} in {event.duration_ms} ms (reported), "
+        f"{layer.rounds} rounds seen, claim≈{number(event.final_claim_value_approx)}"
+    )
+
+
+def layer_left(layer: Interval) -> str:
+    """A layer ended otherwise."""
+    if layer.aborted_reason is not None:
+        return f"[{layer.key}] {layer.layer_kind} aborted: {safe_text(layer.aborted_reason)}"
+    return f"[{layer.key}] {layer.layer_kind}: its end was not seen"
+
+
+def opening_started(event: WeightOpeningStart) -> str:
+    """The opening of a weight commitment began."""
+    return f"opening weight {event.weight_node_id}: a point with {event.eval_point_len} coordinates"
+
+
+def opening_ended(event: WeightOpeningEnd) -> str:
+    """The opening of a weight commitment ended."""
+    commitment = safe_text(event.commitment_hex, 40)
+    return f"opened weight {event.weight_node_id} in {event.duration_ms} ms (reported), commitment {commitment}"
+
+
+def binding_started(event: AggregatedBindingStart) -> str:
+    """The weight binding began."""
+    return f"binding {event.num_claims} claims on {event.num_matrices} matrices at once"
+
+
+def binding_ended(event: AggregatedBindingEnd) -> str:
+    """The weight binding ended."""
+    felts = event.estimated_calldata_felts
+    return f"claims bound in {event.duration_ms} ms (reported), about {felts:,} field elements of calldata"
+
+
+def stark_started(event: StarkProofStart) -> str:
+    """The unified STARK began."""
+    return (
+        f"STARK started over {event.num_activation_layers} activation, {event.num_add_layers} add and "
+        f"{event.num_layernorm_layers} layer norm layers"
+    )
+
+
+def stark_ended(event: StarkProofEnd) -> str:
+    """The unified STARK ended."""
+    return f"STARK ended after {event.duration_ms} ms (reported)"
+
+
+def part_left(part: Interval) -> str:
+    """A weight opening, weight binding or STARK ended without an end event."""
+    name = part.kind.value.replace("_", " ")
+    key = "" if part.key is None else f" of weight {part.key}"
+    return f"{name}{key}: {safe_text(part.aborted_reason or 'its end was not seen')}"
+
+
+def events_lost(event: EventsLost) -> str:
+    """Events are missing here."""
+    counts = ", ".join(f"{count} {safe_text(kind, 40)}" for kind, count in sorted(event.counts.items()))
+    return f"events lost in {safe_text(event.where, 60)}: {counts}"
+
+
+def plugin_trouble(event: PluginHealth) -> str:
+    """A plugin does not work, or its lane dropped events."""
+    said = [f"plugin {safe_text(event.plugin, 60)} is {safe_text(event.status, 20)}"]
+    if event.reason:
+        said.append(safe_text(event.reason))
+    dropped = sum(event.dropped.values())
+    if dropped:
+        said.append(f"{dropped:,} events dropped")
+    return "; ".join(said)
+
+
+def status(proof: Proof | None, facts: Mapping[str, object], trace: tuple[str, str] | None) -> str:
+    """Where a proof stands, what is known of it, and how to read the picture."""
+    rows = [(in_markdown(name.replace("_", " "), 40), in_markdown(str(value), 200)) for name, value in facts.items()]
+    if trace is not None:
+        rows.append(("trace", in_markdown(trace[0], 32)))
+    return "\n".join([f"**{_standing(proof)}**", "", table(("", ""), rows), "", LEGEND])
+
+
+def _standing(proof: Proof | None) -> str:
+    if proof is None:
+        return "Events of a session outside of any proof"
+    announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
+    layers = f"{proof.layers_closed + proof.layers_superseded}{announced} layers, {proof.rounds} rounds"
+    if proof.is_open:
+        return "Proof running"
+    if proof.aborted_reason is not None:
+        reason = in_markdown(proof.aborted_reason)
+        return f"Proof ABORTED{last_place(proof)} after {milliseconds(proof.duration_ns)} ({layers}): {reason}"
+    return f"Proof complete in {milliseconds(proof.duration_ns)} ({layers})"
+
+
+def round_document(mark: Round) -> str:
+    """A round's polynomial, so that a person can check it."""
+    lines = [f"**Layer {mark.layer}, round {mark.round + 1} of {mark.total}**", ""]
+    if not mark.coefficients:
+        return "\n".join([*lines, "The producer gave no polynomial."])
+    power = ("", "x", "x²", "x³")
+    lines += ["| | element of QM31 |", "|---|---|"]
+    lines += [f"| c{i} {power[i]} | {written(c)} |" for i, c in enumerate(mark.coefficients)]
+    total = sum_over_bits(mark.coefficients)
+    lines += [f"| **p(0) + p(1)** | **{written(total)}** |", ""]
+    lines += [
+        f"First limb of p(0) + p(1) over 2³¹ - 1: {total[0] / (2**31 - 1):.6f} (derived); "
+        f"claim as reported: {mark.claim:.6f}.",
+    ]
+    return "\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; its cells are Markdown already."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
