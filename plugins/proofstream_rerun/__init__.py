@@ -2,8 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, hookimpl
+
+if TYPE_CHECKING:
+    from proofstream_rerun.outlets import Outlets
+    from proofstream_rerun.painter import Painter
+
 
 class RerunPlugin:
-    """The plugin `rerun`."""
+    """The plugin `rerun`.
 
-    requires = ("rerun",)
+    Attributes:
+        requires: The modules that it needs.
+        tick_s: How often files are flushed and viewers looked after while nothing happens.
+
+    Args:
+        settings: Values of the configuration table `[rerun]`, which win over it.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("rerun",)
+    tick_s: ClassVar[float] = 0.5
+
+    def __init__(self, **settings: Any) -> None:
+        self._given = settings
+        self._outlets: Outlets | None = None
+        self._painter: Painter | None = None
+
+    @hookimpl
+    def proofstream_options(self) -> Iterable[Option]:
+        """``--rerun CONNECTION``, any number of times."""
+        return [
+            Option(
+                flag="--rerun",
+                key="connections",
+                kind=OptionKind.REPEATED,
+                summary="Show proofs in Rerun: serve, spawn, file:PATH or HOST:PORT; may be repeated.",
+                metavar="CONNECTION",
+                artefact=Artefact(name="proof.rrd", form="file:{path}", next_step="look at it in 3D: rerun {path}"),
+            )
+        ]
+
+    @hookimpl
+    def proofstream_configure(self, context: PluginContext) -> bool:
+        """Open what was asked for; sit the run out if nothing was."""
+        from proofstream_rerun.settings import read_settings
+
+        settings = read_settings({**context.config, **self._given})
+        if not settings.parsed_connections():
+            return False
+        from proofstream_rerun.outlets import Outlets
+        from proofstream_rerun.painter import Painter
+
+        self._outlets = Outlets(settings, live=context.live, log=context.log)
+        self._painter = Painter(outlets=self._outlets, settings=settings, log=context.log)
+        return True
+
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> None:
+        """Draw the batch; an idle tick looks after files and viewers."""
+        if self._painter is None or self._outlets is None:
+            return
+        if batch:
+            self._painter.consume(batch)
+        else:
+            self._painter.tick()
+        self._outlets.tick()
+
+    @hookimpl
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        """What was drawn and written, and what did not get where it should have."""
+        if self._painter is None or self._outlets is None:
+            return {}
+        return {**self._painter.counters(), **self._outlets.counters()}
+
+    @hookimpl
+    def proofstream_unconfigure(self, timeout_s: float) -> None:
+        """End the recordings, and leave the viewers behind that do not answer."""
+        if self._painter is not None:
+            self._painter.close()
+        if self._outlets is not None:
+            self._outlets.close(timeout_s * 0.8)

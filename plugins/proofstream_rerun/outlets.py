@@ -2,36 +2,226 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
 
+from proofstream import ConfigError
+from proofstream_rerun.backlog import Backlog
+from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer, check_file
+from proofstream_rerun.exits import forget_in_children
+from proofstream_rerun.outlets_file import FileOutlet
+from proofstream_rerun.outlets_peer import PeerOutlet, State
 from proofstream_rerun.recordings import Recording, Write
+from proofstream_rerun.serving import Server
+from proofstream_rerun.settings import Settings
+from proofstream_rerun.viewers import SpawnedViewer
+
+_MIB = 2**20
+_SPAWN_S = 8.0
+"""How long a viewer of our own may take to come up before we go on without waiting."""
+
+_HOLD_S = 1.0
+_HOLD_EVERY_S = 0.01
+_SNAPSHOT_EVERY_S = 2.0
 
 
 class Outlets:
     """All places that recordings go to.
 
     Every method is called on the plugin's lane. None raises because of a place that cannot be reached or written, and
-    none waits for the network.
+    none waits for the network, except that a replay is held up while a viewer takes what it is sent.
+
+    Args:
+        settings: Where recordings go to, and how much is kept.
+        live: Whether events happen now; then nothing is held up.
+        log: Where a person is told what happens.
+
+    Raises:
+        ConfigError: A place makes no sense: a missing folder, a port that is taken, no screen.
     """
+
+    def __init__(self, settings: Settings, *, live: bool, log: logging.Logger) -> None:
+        self._settings = settings
+        self._live = live
+        self._log = log
+        self._recordings: dict[str, Recording] = {}
+        self._backlog = Backlog(settings.resend_mib * _MIB)
+        self._files: list[FileOutlet] = []
+        self._peers: list[PeerOutlet] = []
+        self._snapshot_wanted = False
+        self._snapshot_at = 0.0
+        self._lost_viewers = 0
+        self._is_dead = False
+        self._open_all(settings.parsed_connections())
+        for peer in self._peers:
+            peer.start()
+        forget_in_children(self)
+
+    def _open_all(self, connections: Sequence[Connection]) -> None:
+        for file in connections:
+            if isinstance(file, File):  # all of them before anything is started
+                check_file(file)
+        for connection in connections:
+            match connection:
+                case File():
+                    self._files.append(FileOutlet(connection, log=self._log))
+                case Viewer():
+                    self._peers.append(self._peer(connection))
+                case Serve(port):
+                    self._serve(port)
+                case Spawn():
+                    self._spawn(is_all=len(connections) == 1)
+
+    def _peer(self, viewer: Viewer) -> PeerOutlet:
+        return PeerOutlet(viewer, self._backlog, log=self._log, want_snapshot=self._want_snapshot)
+
+    def _serve(self, port: int | None) -> None:
+        server = Server(port, memory=self._settings.server_memory)
+        # It is a peer like others: a viewer that is stopped while it reads makes the server block whoever writes.
+        outlet = PeerOutlet(
+            server.viewer,
+            self._backlog,
+            log=self._log,
+            want_snapshot=self._want_snapshot,
+            on_leave=server.close,
+        )
+        self._peers.append(outlet)
+        self._log.warning("rerun: the proof can be watched: rerun %s", server.viewer.url)
+
+    def _spawn(self, *, is_all: bool) -> None:
+        try:
+            spawned = SpawnedViewer(self._settings.viewer, memory=self._settings.viewer_memory)
+            spawned.wait(_SPAWN_S)
+        except ConfigError as error:
+            if is_all:
+                raise
+            self._lost_viewers += 1
+            self._log.error("%s; %s", error, error.hint)
+            return
+        outlet = PeerOutlet(
+            spawned.viewer,
+            self._backlog,
+            log=self._log,
+            want_snapshot=self._want_snapshot,
+            may_appear=spawned.is_running,
+        )
+        self._peers.append(outlet)
+
+    def _want_snapshot(self) -> None:
+        self._snapshot_wanted = True  # any thread; the lane looks when it is called next
+
+    def forget(self) -> None:
+        """Do nothing from now on: this is a forked child, where the threads and Rerun's are no more."""
+        self._is_dead = True
 
     def begin(self, recording: Recording) -> None:
         """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
+        if self._is_dead:
+            return
+        self._recordings[recording.recording_id] = recording
+        blueprint, opening = recording.blueprint(), recording.snapshot()
+        for file in self._files:
+            file.begin(recording, blueprint=blueprint, opening=opening)
+        if self._peers:
+            self._backlog.begin(recording, blueprint=blueprint, opening=opening)
 
     def write(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Send calls to every place. A recording that was not begun, or has ended, is passed over."""
+        if self._is_dead or recording_id not in self._recordings:
+            return
+        for file in self._files:
+            file.write(recording_id, writes)
+        if self._peers:
+            self._backlog.write(recording_id, writes)
+            self._look_after_peers()
 
     def show(self, recording_id: str) -> None:
         """Send the blueprint anew, as after the circuit became known."""
+        if self._is_dead or recording_id not in self._recordings:
+            return
+        blueprint = self._recordings[recording_id].blueprint()
+        for file in self._files:
+            file.show(recording_id, blueprint)
+        if self._peers:
+            self._backlog.show(recording_id, blueprint)
 
     def end(self, recording_id: str) -> None:
         """End a recording: what was written is flushed, and nothing follows."""
+        if self._is_dead or recording_id not in self._recordings:
+            return
+        recording = self._recordings.pop(recording_id)
+        for file in self._files:
+            file.end(recording_id)
+        if self._peers:
+            if self._backlog.has_gaps(recording_id):
+                self._backlog.write(recording_id, recording.snapshot())
+            self._backlog.end(recording_id)
 
     def tick(self) -> None:
-        """Look after places where nothing happened: flush, reconnect, send snapshots again."""
+        """Look after places where nothing happened: flush, send snapshots again."""
+        if self._is_dead:
+            return
+        for file in self._files:
+            file.tick()
+        self._look_after_peers()
+
+    def _look_after_peers(self) -> None:
+        self._send_snapshots()
+        if not self._live:
+            self._hold()
+
+    def _send_snapshots(self) -> None:
+        """Say again how everything stands, for viewers that lack some of what was before; not too often."""
+        now = time.monotonic()
+        if not self._snapshot_wanted or now - self._snapshot_at < _SNAPSHOT_EVERY_S:
+            return
+        self._snapshot_wanted, self._snapshot_at = False, now
+        for recording in self._recordings.values():
+            self._backlog.write(recording.recording_id, recording.snapshot())
+
+    def _hold(self) -> None:
+        """Give viewers that take what they are sent the time for it, so that a replay loses nothing."""
+        limit = self._backlog.max_bytes // 2
+        ends = time.monotonic() + _HOLD_S
+        while time.monotonic() < ends and any(peer.is_behind(limit) for peer in self._peers):
+            time.sleep(_HOLD_EVERY_S)
 
     def counters(self) -> Mapping[str, int]:
-        """What was written, and as `lost_...` what was asked for and could not be delivered."""
-        return {}
+        """What was written, and as `lost_...` what was asked for and could not be delivered.
+
+        A viewer that was there and has gone, because a person closed it, is not lost.
+        """
+        senders = [outlet.sender for outlet in (*self._files, *self._peers)]
+        lost = {
+            "lost_batches": sum(peer.skipped for peer in self._peers),
+            "lost_files": sum(file.lost_files for file in self._files),
+            "lost_viewers": self._lost_viewers,
+            "lost_writes": sum(s.refused for s in senders) + sum(file.lost_writes for file in self._files),
+        }
+        return {
+            "writes": sum(sender.sent for sender in senders),
+            "reconnects": sum(max(0, peer.connects - 1) for peer in self._peers),
+        } | {name: count for name, count in lost.items() if count}
 
     def close(self, timeout_s: float) -> None:
         """End all recordings and leave every place, within `timeout_s` seconds."""
+        if self._is_dead:
+            return
+        leave_by = time.monotonic() + timeout_s
+        for recording_id in list(self._recordings):
+            self.end(recording_id)
+        for peer in self._peers:
+            peer.ask_to_leave(leave_by)
+        for peer in self._peers:
+            if not peer.wait():
+                self._judge(peer)
+
+    def _judge(self, peer: PeerOutlet) -> None:
+        """Say what became of a viewer that did not get everything."""
+        if peer.was_reached and peer.state is State.AWAY:
+            self._log.info("rerun: %s was closed before the end", peer.viewer.address)
+            return
+        self._lost_viewers += 1
+        problem = "does not answer any more and lacks the end" if peer.was_reached else "got nothing: it never answered"
+        self._log.error("rerun: the viewer at %s %s", peer.viewer.address, problem)

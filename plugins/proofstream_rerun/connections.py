@@ -1,0 +1,230 @@
+"""Where recordings go to, as a person writes it: `spawn`, `serve`, `file:PATH`, `HOST:PORT`, `rerun+http://HOST:PORT/proxy`.
+
+It works without Rerun's SDK. A typo is never taken for the name of a host.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofstream import ConfigError
+
+FORMS = "spawn, serve, serve:PORT, file:PATH, HOST:PORT, tcp://HOST:PORT or rerun+http://HOST:PORT/proxy"
+"""All that can be written."""
+
+_WORDS = ("spawn", "serve", "file")
+_SCHEMES = ("tcp", "rerun+http", "rerun+https", "rerun")
+_TLS_SCHEMES = ("rerun", "rerun+https")
+_TLS_PORT = 443
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\.?")
+_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """A viewer of our own, in a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """A server of our own, which viewers of this machine open.
+
+    Attributes:
+        port: Its port; None for whichever is free, the usual one first.
+    """
+
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file.
+
+    Attributes:
+        path: Where the first proof goes to; the next ones go beside it.
+    """
+
+    path: Path
+
+    def numbered(self, number: int) -> Path:
+        """The file of the n-th proof: proof.rrd, proof-2.rrd, proof-3.rrd and so on."""
+        return self.path if number == 1 else self.path.with_stem(f"{self.path.stem}-{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A viewer or server that is there, or will be.
+
+    Attributes:
+        host: Its name or address, without brackets.
+        port: Its port.
+        tls: Whether it is spoken to under TLS.
+    """
+
+    host: str
+    port: int
+    tls: bool = False
+
+    @property
+    def address(self) -> str:
+        """The host and the port, as in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """As Rerun wants it."""
+        return f"rerun+{'https' if self.tls else 'http'}://{self.address}/proxy"
+
+
+Connection = Spawn | Serve | File | Viewer
+
+
+def parse_connections(texts: Sequence[str]) -> tuple[Connection, ...]:
+    """Read what was asked for, in order.
+
+    Raises:
+        ConfigError: One of them says nothing that can be done, or two of them name the same place.
+    """
+    parsed: dict[Connection, str] = {}
+    for text in texts:
+        connection = parse_connection(text)
+        place = _place(connection)
+        if place in parsed:
+            also = f", as {parsed[place]!r} does" if parsed[place] != text else ""
+            raise ConfigError(f"rerun: {text!r} names a place that was named before{also}", hint="name it once")
+        parsed[place] = text
+    return tuple(parsed)
+
+
+def parse_connection(text: str) -> Connection:
+    """Read one connection.
+
+    Raises:
+        ConfigError: It says nothing that can be done; one line says why, and the hint what could have been meant.
+    """
+    asked = text.strip()
+    if not asked:
+        raise _mistake(text, "it is empty")
+    word, colon, rest = asked.partition(":")
+    read = _READERS.get(word)
+    if read is not None:
+        return read(text, rest if colon else None)
+    if rest.startswith("//"):
+        return _parse_url(text, word, rest.removeprefix("//"))
+    return _parse_address(text, asked)
+
+
+def check_file(file: File) -> None:
+    """See that a file can be made there.
+
+    Raises:
+        ConfigError: It is a folder, its folder is missing, or neither may be written.
+    """
+    path = file.path
+    if path.is_dir():
+        raise ConfigError(f"rerun: file:{path} is a folder", hint=f"name a file in it: file:{path / 'proof.rrd'}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"rerun: file:{path}: there is no folder {path.parent}", hint="make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"rerun: file:{path} may not be written", hint="name another one")
+
+
+def _place(connection: Connection) -> Connection:
+    """The connection, its file by its real path."""
+    return File(connection.path.resolve()) if isinstance(connection, File) else connection
+
+
+def _mistake(text: str, problem: str, *, hint: str | None = None) -> ConfigError:
+    return ConfigError(f"rerun: {text!r} is no connection: {problem}", hint=hint or f"write {FORMS}")
+
+
+def _read_spawn(text: str, rest: str | None) -> Connection:
+    if rest is not None:
+        raise _mistake(text, "spawn stands alone", hint="write spawn, or HOST:PORT for a viewer that is there")
+    return Spawn()
+
+
+def _read_serve(text: str, rest: str | None) -> Connection:
+    if rest is None:
+        return Serve()
+    return Serve(_port(text, rest, example="serve:9877"))
+
+
+def _read_file(text: str, rest: str | None) -> Connection:
+    if not rest or rest != rest.strip():
+        raise _mistake(text, "it names no file", hint="write file:proof.rrd")
+    if rest.startswith("//"):
+        raise _mistake(text, "a path stands right after file:", hint=f"write file:/{rest.lstrip('/')}")
+    try:
+        path = Path(rest).expanduser()
+    except RuntimeError as error:
+        raise _mistake(text, str(error)) from None
+    if not path.name:
+        raise _mistake(text, "it names no file", hint=f"write file:{path / 'proof.rrd'}")
+    return File(path)
+
+
+_READERS: dict[str, Callable[[str, str | None], Connection]] = {
+    "spawn": _read_spawn,
+    "serve": _read_serve,
+    "file": _read_file,
+}
+
+
+def _parse_url(text: str, scheme: str, rest: str) -> Viewer:
+    if scheme in {"http", "https"}:
+        raise _mistake(text, f"{scheme}:// is no scheme of Rerun", hint=f"write rerun+{scheme}://{rest}")
+    if scheme not in _SCHEMES:
+        raise _mistake(text, f"there is no scheme {scheme}://")
+    authority, _, path = rest.partition("/")
+    if path not in {"", "proxy"} or (path and scheme == "tcp"):
+        raise _mistake(text, f"nothing is known of /{path}", hint=f"leave /{path} out")
+    tls = scheme in _TLS_SCHEMES
+    host, port = _split_host(text, authority)
+    if port is None and tls:
+        return Viewer(host, _TLS_PORT, tls=True)
+    return Viewer(host, _port(text, port, example=f"{scheme}://{authority}:9876"), tls=tls)
+
+
+def _parse_address(text: str, asked: str) -> Viewer:
+    host, port = _split_host(text, asked)
+    meant = difflib.get_close_matches(host.lower(), _WORDS, n=1, cutoff=0.7)
+    if meant:
+        raise _mistake(text, f"there is no {host}", hint=_suggestion(meant[0], host, port))
+    if port is None:
+        raise _mistake(text, "it is no known word, and has no port", hint=f"write {host}:9876 for a viewer there")
+    return Viewer(host, _port(text, port, example=f"{host}:9876"))
+
+
+def _suggestion(word: str, host: str, port: str | None) -> str:
+    likely = f"did you mean {word}{':' + port if port and word != 'spawn' else ''}?"
+    return likely if port is None or not port.isdecimal() else f"{likely} A host of that name is tcp://{host}:{port}"
+
+
+def _split_host(text: str, authority: str) -> tuple[str, str | None]:
+    """The host, and what stands behind its colon."""
+    if authority.startswith("["):
+        host, bracket, port = authority[1:].partition("]")
+        if not bracket or not _IPV6.fullmatch(host) or (port and not port.startswith(":")):
+            raise _mistake(text, "an IPv6 address is written [ADDRESS]:PORT", hint="write [::1]:9876")
+        return host, port[1:] if port else None
+    host, colon, port = authority.rpartition(":") if ":" in authority else (authority, "", "")
+    if ":" in host:
+        raise _mistake(text, "an IPv6 address is written in brackets", hint="write [::1]:9876")
+    if not _HOST.fullmatch(host):
+        raise _mistake(text, f"{host!r} is no name of a host" if host else "it names no host")
+    return host, port if colon else None
+
+
+def _port(text: str, port: str | None, *, example: str) -> int:
+    if not port:
+        raise _mistake(text, "it has no port", hint=f"write {example}")
+    if not (port.isascii() and port.isdecimal()) or not 1 <= int(port) <= _LAST_PORT:
+        raise _mistake(text, f"{port!r} is no port", hint=f"a port is a number from 1 to {_LAST_PORT}")
+    return int(port)

@@ -1,0 +1,112 @@
+"""Rerun's streams: how one is opened, filled and flushed.
+
+Nothing here touches the state that Rerun keeps for the process or the thread: an application's own recordings are its
+own affair.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import rerun as rr
+
+from proofstream_rerun.recordings import Recording, Write
+
+if TYPE_CHECKING:
+    import rerun.blueprint as rrb
+
+
+def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s: float) -> rr.RecordingStream:
+    """Open a stream for a recording.
+
+    Args:
+        recording: The recording.
+        sink: Where the stream goes to.
+        tick_s: How long single rows are gathered before they are sent.
+
+    Raises:
+        RuntimeError: A file cannot be made.
+    """
+    stream = rr.RecordingStream(
+        recording.application_id,
+        recording_id=recording.recording_id,
+        send_properties=False,
+        batcher_config=rr.ChunkBatcherConfig(flush_tick=tick_s),
+    )
+    stream.set_sinks(sink)
+    return stream
+
+
+def introduce(stream: rr.RecordingStream, recording: Recording) -> None:
+    """Send what is known of a recording as a whole."""
+    stream.send_recording_name(recording.name)
+    stream.send_recording_start_time_nanos(recording.started_ns)
+    for name, values in recording.properties.items():
+        stream.send_property(name, rr.AnyValues(**values))
+
+
+class Flushed(enum.Enum):
+    """How a flush went."""
+
+    DONE = enum.auto()
+    SLOW = enum.auto()
+    """Not all was taken in time; it may be yet."""
+    BROKEN = enum.auto()
+    """The stream delivers nothing any more."""
+
+
+def flush(stream: rr.RecordingStream, timeout_s: float) -> tuple[Flushed, str]:
+    """Flush a stream; returns how it went and, unless it is done, what Rerun says.
+
+    A peer that has just gone silent may still look as if it took everything.
+    """
+    began = time.monotonic()
+    try:
+        stream.flush(timeout_sec=timeout_s)
+    except RuntimeError as error:
+        # Rerun raises the same for both, with other words; a stream that is broken says so at once.
+        slow = time.monotonic() - began >= timeout_s * 0.9
+        return Flushed.SLOW if slow else Flushed.BROKEN, str(error)
+    return Flushed.DONE, ""
+
+
+class Sender:
+    """Sends prepared calls, and counts those that Rerun does not accept.
+
+    Attributes:
+        sent: How many were sent.
+        refused: How many were not accepted.
+        problem: What was wrong with the last of those, until it is taken.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.refused = 0
+        self.problem: str | None = None
+
+    def send(self, writes: Sequence[Write], stream: rr.RecordingStream) -> None:
+        """Send them in order. One that is not accepted does not hold up the others."""
+        for write in writes:
+            self._try(functools.partial(write.send, stream))
+
+    def show(self, blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
+        """Send a layout, which becomes that of the application in the viewer."""
+        self._try(functools.partial(stream.send_blueprint, blueprint, make_active=True, make_default=True))
+
+    def _try(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - Rerun raises what it likes, and warnings may be errors
+            self.refused += 1
+            self.problem = f"{type(error).__name__}: {error}"
+        else:
+            self.sent += 1
+
+    def take_problem(self) -> str | None:
+        """What was wrong last, once."""
+        problem, self.problem = self.problem, None
+        return problem
