@@ -19,6 +19,7 @@ MAX_SPECULATIVE_TOKENS: Final = 2**16
 
 _KDA: Final = frozenset({"kimi_linear", "glm5_next", "bailing_hybrid"})
 _DECLARED_BY_METRALE: Final = frozenset({"nemotron_h", "qwen3_5", "glm5_next"})
+_DROPPED_BY_VLLM: Final = frozenset({"bamba", "minimax"})
 _NEVER_MEASURED: Final = frozenset({"glm5_next", "olmo_hybrid", "mamba_ssm"})
 
 
@@ -66,6 +67,7 @@ class Convention:
         h: What temporal states are stored as.
         conv: What windows are stored as.
         formats: The dtypes of format keys, where nobody gives another.
+        extends: What is said where its rule is applied to a family that nobody has seen it applied to; None elsewhere.
         unknown: Families of which nothing is known there.
         caveats: What its numbers leave out, a sentence each.
     """
@@ -78,6 +80,7 @@ class Convention:
     columns_of: Mapping[str, Columns] = field(default_factory=dict[str, Columns])
     extra_columns: int = 0
     formats: Mapping[str, Dtype] = field(default_factory=dict[str, Dtype])
+    extends: Callable[[RecurrentModel], str | None] = lambda _: None
     unknown: Collection[str] = ()
     caveats: tuple[str, ...] = ()
 
@@ -98,17 +101,34 @@ class Convention:
 
     def notes(self, model: RecurrentModel) -> tuple[str, ...]:
         """What the reader of a number of this model has to know, a sentence each."""
-        found = [stored.assumed for stored in (self.h(model), self.conv(model)) if stored.assumed]
-        if self.name.startswith("metrale") and extrapolated(model):
-            found.append(f"Metrale declares no block for {model.family}: its rule is carried over")
-        elif model.family in _NEVER_MEASURED:
-            found.append(f"no model of {model.family} was measured with {self.engine}: its rule is carried over")
-        return (*dict.fromkeys(found), *self.caveats)
+        found = (self.h(model).assumed, self.conv(model).assumed, self.extends(model))
+        return (*dict.fromkeys(sentence for sentence in found if sentence is not None), *self.caveats)
 
 
 def extrapolated(model: RecurrentModel) -> bool:
     """Whether Metrale itself declares no state of this family."""
     return model.family not in _DECLARED_BY_METRALE
+
+
+def _metrale_extends(model: RecurrentModel) -> str | None:
+    return f"Metrale declares no block for {model.family}: its rule is carried over" if extrapolated(model) else None
+
+
+def _extends(engine: str) -> Callable[[RecurrentModel], str | None]:
+    """The families of which no model was measured there."""
+
+    def sentence(model: RecurrentModel) -> str | None:
+        if model.family not in _NEVER_MEASURED:
+            return None
+        return f"no model of {model.family} was measured with {engine}: its rule is carried over"
+
+    return sentence
+
+
+def _vllm_extends(model: RecurrentModel) -> str | None:
+    if model.family in _DROPPED_BY_VLLM:
+        return f"vLLM has dropped {model.family}: what its formula gives is shown"
+    return _extends("vLLM 0.33")(model)
 
 
 def _fixed(dtype: Dtype) -> Rule:
@@ -158,6 +178,7 @@ METRALE: Final = Convention(
     columns=Columns.K,
     h=lambda _: Stored(Format(key=H_STORAGE)),
     conv=_fixed(Dtype.F32),
+    extends=_metrale_extends,
     formats={H_STORAGE: Dtype.F32},
 )
 TRANSFORMERS: Final = Convention(
@@ -167,6 +188,7 @@ TRANSFORMERS: Final = Convention(
     columns_of={"recurrent_gemma": Columns.K_MINUS_1},
     h=_transformers_h,
     conv=_model_dtype,
+    extends=_extends("transformers 5.24"),
 )
 VLLM: Final = Convention(
     name="vllm",
@@ -174,6 +196,7 @@ VLLM: Final = Convention(
     columns=Columns.K_MINUS_1,
     h=_vllm_h,
     conv=_vllm_dtype,
+    extends=_vllm_extends,
     unknown={"recurrent_gemma"},
     caveats=(
         "vLLM allocates pages: of a hybrid model it pads them to the size of an attention page, which is not counted",
@@ -185,6 +208,7 @@ SGLANG: Final = Convention(
     columns=Columns.K_MINUS_1,
     h=_sglang_h,
     conv=_fixed(Dtype.BF16),
+    extends=_extends("sglang 0.5.23"),
     unknown={"bamba", "jamba", "minimax", "recurrent_gemma", "zamba", "zamba2"},
     caveats=("sglang's dtypes are its defaults: SGLANG_MAMBA_CONV_DTYPE and SGLANG_MAMBA_SSM_DTYPE change them",),
 )

@@ -269,8 +269,8 @@ def test_the_list_of_nemotron_overrides_it_too_and_must_fit_the_pattern() -> Non
         assert read(_NEMOTRON, "hybrid_override_pattern", **{key: words}).layers == read(_NEMOTRON).layers
         assert read(_NEMOTRON, **{key: words}).layers == read(_NEMOTRON).layers
         assert refusal(_NEMOTRON, **{key: words[:4]}) == (f"{key} has 4 layers and hybrid_override_pattern 5")
-        assert refusal(_NEMOTRON, **{key: ["mlp", *words[1:]]}) == (
-            f"{key} and hybrid_override_pattern contradict each other: layer 0 is recurrent only in hybrid_override_pattern"
+        assert refusal(_NEMOTRON, **{key: ["mlp", *words[1:]]}).endswith(
+            "layer 0 is recurrent only in hybrid_override_pattern"
         )
 
 
