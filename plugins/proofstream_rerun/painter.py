@@ -339,7 +339,6 @@ class Painter:
             self._written_at = now
             self._is_due = False
             self._write()
-            self._outlets.tick()
 
     def _write(self) -> None:
         for easel in self._easels():
