@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
 
-from proofstream_otel.meter import Key, Meter, Number, Reading, bounded, usable_reading
+from proofstream_otel.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
 from proofstream_otel.owned import context_of
 from proofstream_otel.points import SpanRef
 from proofstream_otel.semconv import DURATION_BUCKETS_S, METRICS, SCOPE, Instrument, Metric
@@ -24,6 +24,7 @@ class BorrowedMeter(Meter):
         super().__init__()
         self._meter = provider.get_meter(SCOPE, identity.get("proofstream.version", ""))
         self._counters: dict[Metric, Counter] = {}
+        self._totals: dict[Metric, dict[Key, Number]] = {}
         self._histograms: dict[Metric, Histogram] = {}
         self._readings: dict[Metric, dict[Key, Reading]] = {}
         for metric in METRICS:
@@ -58,7 +59,11 @@ class BorrowedMeter(Meter):
         create(metric.name, [_observing(series)], metric.unit, metric.summary)
 
     def _add(self, metric: Metric, amount: Number, key: Key) -> None:
-        self._counters[metric].add(amount, dict(key), Context())
+        totals = self._totals.setdefault(metric, {})
+        key = bounded(totals, key)
+        totals[key] = fitting(totals.get(key, 0) + amount)
+        # The provider adds by itself; its sum stays an integer, and may become too large for one, until a double comes.
+        self._counters[metric].add(type(totals[key])(amount), dict(key), Context())
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
         self._histograms[metric].record(value, dict(key), Context() if ref is None else _context(ref))

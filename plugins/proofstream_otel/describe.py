@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from proofstream import (
@@ -28,12 +29,14 @@ from proofstream import (
     SessionOpened,
     StarkProofEnd,
     StarkProofStart,
+    StateProgramCost,
     SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream_otel.semconv import Attr, EventName
+from proofstream_otel.semconv import Attr, EventName, state_program_bytes
 
+_PROGRAM = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _BODY_BYTES = 4096
 _ONE_MS = 1_000_000
 
@@ -208,6 +211,8 @@ def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
             return EventName.EVENTS_LOST, _lost(lost)
         case ProofAborted() as aborted:
             return EventName.ABORTED, {Attr.ABORTED_REASON: aborted.reason}
+        case StateProgramCost() as cost:
+            return EventName.STATE_COST, _state_cost(cost)
         case _:
             return EventName.OTHER, _other(envelope)
 
@@ -222,6 +227,33 @@ def circuit_of(event: CircuitCompiled) -> dict[str, Any]:
         Attr.CIRCUIT_HAS_SIMD: event.has_simd,
         Attr.CIRCUIT_SIMD_BLOCKS: event.simd_num_blocks,
         Attr.CIRCUIT_TRACE_COST: sum(node.trace_cost for node in event.nodes),
+    }
+
+
+def is_program(name: str) -> bool:
+    """Whether a state program's name can be a part of a key."""
+    return _PROGRAM.fullmatch(name) is not None
+
+
+def state_cost_of(event: StateProgramCost) -> dict[str, Any]:
+    """What one run of a state program writes for one sequence, as attributes of the proof that it is a cost of."""
+    return {**_state_circuit(event), state_program_bytes(event.program): event.bytes}
+
+
+def _state_cost(event: StateProgramCost) -> dict[str, Any]:
+    return {
+        Attr.PROOF_ORDINAL: event.proof,
+        Attr.STATE_PROGRAM: event.program,
+        **_state_circuit(event),
+        Attr.STATE_BYTES: event.bytes,
+    }
+
+
+def _state_circuit(event: StateProgramCost) -> dict[str, Any]:
+    return {
+        Attr.STATE_CIRCUIT: event.circuit,
+        Attr.STATE_CONVENTION: event.convention,
+        Attr.STATE_RECURRENT_LAYERS: event.recurrent_layers,
     }
 
 

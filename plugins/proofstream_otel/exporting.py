@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -44,7 +45,7 @@ class Exporting:
         if not self.is_idle:
             listeners = self._listeners(settings)
             writer = self._routes.writer or NOWHERE
-            self._mapper = SpanMapper(writer, Parents(context.log), settings.note_limits, listeners)
+            self._mapper = SpanMapper(writer, Parents(context.log), settings.note_limits, listeners, live=context.live)
 
     @property
     def is_idle(self) -> bool:
@@ -56,10 +57,14 @@ class Exporting:
         started: list[TraceStarted] = []
         if self._mapper is None:
             return started
+        # An empty batch says that nothing came for a second. Else the time is taken first: while a batch takes long, as
+        # with a slow receiver, what comes is not seen.
+        now = time.monotonic() if batch else math.inf
         for envelope in batch:
             if self._measuring is not None:
                 self._measuring.feed(envelope)
             started.extend(self._mapper.feed(envelope))
+        self._mapper.settle(now)
         self._flush()
         return started
 
@@ -71,6 +76,8 @@ class Exporting:
                 total[key] = total.get(key, 0) + count
         if self._measuring is not None and self._measuring.refused:
             total["measurements_refused"] = self._measuring.refused
+        if self._mapper is not None:
+            total |= self._mapper.counters()
         return total
 
     def close(self, timeout_s: float) -> None:

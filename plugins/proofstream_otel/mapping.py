@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from proofstream import (
     PRODUCER,
     Change,
+    CircuitCompiled,
     Closed,
     Envelope,
     GpuTelemetry,
@@ -18,10 +21,14 @@ from proofstream import (
     Proof,
     SessionClosed,
     SessionOpened,
+    StateBytesMoved,
+    StateProgramCost,
+    StateProgramRun,
     Timelines,
     TraceStarted,
 )
 from proofstream_otel import build, describe
+from proofstream_otel.endings import Answers, Ending, Endings
 from proofstream_otel.gpu_samples import GpuSamples
 from proofstream_otel.pages import Page
 from proofstream_otel.parents import Parents
@@ -34,6 +41,7 @@ MAX_ENDED = 1024
 """How many ended sessions are remembered, in case that they go on: their spans must not share an id."""
 
 _ABOUT_US = (PluginHealth, TraceStarted)
+_ABOUT_STATES = (StateProgramCost, StateProgramRun, StateBytesMoved)
 _WITH_GPUS = (IntervalKind.PROOF, IntervalKind.LAYER)
 
 
@@ -63,10 +71,28 @@ class _OpenSession:
 
 
 class SpanMapper:
-    """Feed it every envelope in order; it begins and ends spans at its writer."""
+    """Feed it every envelope in order; it begins and ends spans at its writer.
+
+    Spans of proofs and sessions wait a moment for what is derived from them, where somebody does that: see `settle`.
+
+    Args:
+        writer: Where spans go.
+        parents: Finds their parents.
+        limits: How many events a span may have.
+        listeners: Who hears of intervals, too.
+        live: Whether events happen now.
+        clock: A monotonic clock in seconds.
+    """
 
     def __init__(
-        self, writer: Writer, parents: Parents, limits: NoteLimits, listeners: Sequence[Listener] = ()
+        self,
+        writer: Writer,
+        parents: Parents,
+        limits: NoteLimits,
+        listeners: Sequence[Listener] = (),
+        *,
+        live: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
         self._listeners = listeners
@@ -77,10 +103,14 @@ class SpanMapper:
         self._sessions: dict[str, _OpenSession] = {}
         self._ended: dict[str, int] = {}
         self._pages: dict[Interval, Page] = {}
+        self._answers = Answers(live=live, clock=clock)
+        self._endings = Endings(writer.end)
+        self._costs_too_late = 0
 
     def feed(self, envelope: Envelope) -> list[TraceStarted]:
         """Take the next envelope; returns the trace of each proof that it begins."""
         event = envelope.event
+        self._answers.hear(event)
         if isinstance(event, _ABOUT_US):
             return []
         if isinstance(event, GpuTelemetry):
@@ -88,7 +118,9 @@ class SpanMapper:
             return []
         changes = self._timelines.feed(envelope)
         session = self._sessions.get(envelope.session_id) or self._begin(envelope, changes)
-        if session is None:
+        if isinstance(event, StateProgramCost):
+            self._price(envelope, event)
+        if session is None or isinstance(event, _ABOUT_STATES):
             return []
         session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
         started = [trace for change in changes if (trace := self._follow(change, session)) is not None]
@@ -109,6 +141,18 @@ class SpanMapper:
                 raw=b"",
             )
             self.feed(last)
+        self._endings.release(math.inf)
+
+    def settle(self, now: float) -> None:
+        """Write the spans of proofs and sessions that wait no longer than until `now`, a time of the clock.
+
+        Infinity is right when nothing came for a while, as then nothing is under way.
+        """
+        self._endings.release(now)
+
+    def counters(self) -> dict[str, int]:
+        """State-program costs that came when neither the proof nor the session had a span to write them on."""
+        return {"state_costs_too_late": self._costs_too_late} if self._costs_too_late else {}
 
     # Sessions
 
@@ -138,7 +182,38 @@ class SpanMapper:
             Attr.SESSION_PROOFS: known.proofs,
             Attr.SESSION_ABORTED: known.aborted,
         }
-        self._writer.end(session.page.close(end_unix_nano=session.latest_unix_nano, said=said))
+        self._endings.hold(
+            session.page,
+            Ending(
+                session_id=session_id,
+                proof=None,
+                end_unix_nano=session.latest_unix_nano,
+                said=said,
+                due_s=self._answers.due(),
+            ),
+        )
+
+    # State programs
+
+    def _price(self, envelope: Envelope, event: StateProgramCost) -> None:
+        """Write a cost on its proof, or on the session if the proof's span is not known or no more."""
+        session_id = envelope.session_id
+        proof = self._proof_page(session_id, event.proof)
+        if proof is not None and proof.price(event):
+            proof.due_s = self._answers.due()  # the others come right behind it
+            return
+        session = self._sessions.get(session_id)
+        page = proof or (self._endings.find(session_id, None) if session is None else session.page)
+        if page is None:
+            self._costs_too_late += 1
+        else:
+            page.note(envelope)
+
+    def _proof_page(self, session_id: str, ordinal: int) -> Page | None:
+        for proof in self._timelines.session(session_id).open_proofs:
+            if proof.proof_ordinal == ordinal:
+                return self._pages.get(proof)
+        return self._endings.find(session_id, ordinal)
 
     # Intervals
 
@@ -148,6 +223,8 @@ class SpanMapper:
             if not isinstance(envelope.event, SessionOpened | SessionClosed):
                 page = session.page if interval is None else self._pages.get(interval, session.page)
                 page.note(envelope)
+                if isinstance(envelope.event, CircuitCompiled):
+                    page.due_s = self._answers.due()
                 for listener in self._listeners:
                     listener.noted(interval, envelope, page)
             return None
@@ -168,9 +245,10 @@ class SpanMapper:
         time_source = self._timelines.session(interval.session_id).time_source
         span = build.root_span(interval, parent, session=session.page.span, time_source=time_source)
         started = self._start(span, parent)
-        self._pages[interval] = Page(span, _ref_of(started), self._limits)
+        page = self._pages[interval] = Page(span, _ref_of(started), self._limits)
         if not isinstance(interval, Proof):
             return None
+        page.due_s = self._answers.due()
         return TraceStarted(
             proof=interval.proof_ordinal, trace_id=started.trace_id, span_id=started.span_id, sampled=started.sampled
         )
@@ -190,7 +268,21 @@ class SpanMapper:
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
         if interval.kind in _WITH_GPUS:
             said |= self._gpus.during(interval.start_unix_nano, end)
-        self._writer.end(page.close(end_unix_nano=end, said=said, error=describe.error_of(interval)))
+        error = describe.error_of(interval)
+        if isinstance(interval, Proof):
+            self._endings.hold(
+                page,
+                Ending(
+                    session_id=interval.session_id,
+                    proof=interval.proof_ordinal,
+                    end_unix_nano=end,
+                    said=said,
+                    error=error,
+                    due_s=page.due_s,
+                ),
+            )
+        else:
+            self._writer.end(page.close(end_unix_nano=end, said=said, error=error))
 
     def _start(self, span: SpanValues, parent: Parent | None) -> Started:
         started = self._writer.start(span, parent)

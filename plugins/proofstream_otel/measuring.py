@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from proofstream import Envelope, GpuStatus, GpuTelemetry, Interval
+from proofstream import Envelope, GpuStatus, GpuTelemetry, Interval, StateBytesMoved, StateProgramCost
 from proofstream_otel.export import Delivery
 from proofstream_otel.gpu_metrics import GpuMetrics
 from proofstream_otel.meter import Meter
@@ -14,6 +14,7 @@ from proofstream_otel.pipeline_metrics import PipelineMetrics
 from proofstream_otel.points import MetricSink, SpanRef
 from proofstream_otel.proof_metrics import ProofMetrics
 from proofstream_otel.registry import Registry
+from proofstream_otel.state_metrics import StateMetrics
 
 _ABOUT_GPUS = (GpuTelemetry, GpuStatus)
 
@@ -35,6 +36,7 @@ class Measuring:
         self._proofs = ProofMetrics(meter, live=live)
         self._pipeline = PipelineMetrics(meter)
         self._gpus = GpuMetrics(meter)
+        self._states = StateMetrics(meter)
 
     def feed(self, envelope: Envelope) -> None:
         """Take the next envelope."""
@@ -42,6 +44,8 @@ class Measuring:
         event = envelope.event
         if self._live and isinstance(event, _ABOUT_GPUS):
             self._gpus.take(event)
+        elif isinstance(event, StateProgramCost | StateBytesMoved):
+            self._states.take(event)
 
     def opened(self, interval: Interval) -> None:
         """Take an interval that began."""

@@ -41,7 +41,7 @@ class Meter(ABC):
     def add(self, metric: Metric, amount: Number, labels: Labels) -> None:
         """Raise a counter; by 0 to begin its series."""
         if self._is_usable(amount) and amount >= 0:
-            self._add(metric, _fitting(amount), key_of(labels))
+            self._add(metric, fitting(amount), key_of(labels))
 
     def record(self, metric: Metric, value: float, labels: Labels, ref: SpanRef | None) -> None:
         """Add a measurement to a histogram; `ref` is the span it was made of."""
@@ -51,8 +51,8 @@ class Meter(ABC):
     def set(self, metric: Metric, value: Number, labels: Labels) -> None:
         """Say what a gauge, an up-down counter or a counter that others count stands at."""
         if self._is_usable(value):
-            fitting = _fitting(value)
-            self._watch(metric, key_of(labels), lambda: fitting)
+            number = fitting(value)
+            self._watch(metric, key_of(labels), lambda: number)
 
     def watch(self, metric: Metric, labels: Labels, reading: Reading) -> None:
         """Ask for the value of a gauge whenever it is collected."""
@@ -107,9 +107,9 @@ def usable_reading(reading: Reading) -> Number | None:
     value = reading()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return _fitting(value)
+    return fitting(value)
 
 
-def _fitting(value: Number) -> Number:
-    """One integer too large costs a whole request."""
+def fitting(value: Number) -> Number:
+    """The value as OTLP can carry it: an integer outside of int64 as the nearest double. One costs a whole request."""
     return float(value) if isinstance(value, int) and abs(value) > _MAX_INT else value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from proofstream import CircuitCompiled, Envelope, GpuStatus
+from proofstream import CircuitCompiled, Envelope, GpuStatus, StateProgramCost
 from proofstream_otel import describe, safe
 from proofstream_otel.notes import Notebook
 from proofstream_otel.points import SpanRef
@@ -15,6 +16,9 @@ from proofstream_otel.spans import SpanValues
 MAX_DEVICES = 16
 """Names of devices kept for a span."""
 
+MAX_PROGRAMS = 16
+"""State programs that a span has attributes for."""
+
 
 class Page:
     """One open span.
@@ -22,17 +26,29 @@ class Page:
     Attributes:
         span: The span as it began.
         ref: Where metrics and log records point to: the span, or the one above it if its id is not known yet.
+        due_s: Of a proof: until when, by a monotonic clock, what came last may still be answered by who prices it.
     """
 
-    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "ref", "span")
+    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "_programs", "due_s", "ref", "span")
 
     def __init__(self, span: SpanValues, ref: SpanRef, limits: NoteLimits) -> None:
         self.span = span
         self.ref = ref
+        self.due_s = -math.inf
         self._notes = Notebook(limits)
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0
         self._devices: list[str] = []
+        self._programs: set[str] = set()
+
+    def price(self, event: StateProgramCost) -> bool:
+        """Take a state program's cost as attributes; False if it cannot be one of the few that a span has."""
+        program = event.program
+        if not describe.is_program(program) or len(self._programs | {program}) > MAX_PROGRAMS:
+            return False
+        self._programs.add(program)
+        self._found.update(describe.state_cost_of(event))
+        return True
 
     def note(self, envelope: Envelope) -> None:
         """Take an event that happened in the span."""

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from proofstream_otel.meter import Key, Meter, Number, Reading, bounded, usable_reading
+from proofstream_otel.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
 from proofstream_otel.points import MAX_POINTS, Exemplar, HistogramPoint, MetricPoints, NumberPoint, Point, SpanRef
 from proofstream_otel.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metric
 
@@ -26,7 +26,7 @@ class _Sum:
         return NumberPoint(dict(key), self.start_unix_nano, now, self.value)
 
     def zero(self, key: Key) -> Point:
-        return NumberPoint(dict(key), self.start_unix_nano, self.start_unix_nano, 0)
+        return NumberPoint(dict(key), self.start_unix_nano, self.start_unix_nano, type(self.value)())
 
 
 class _Histogram:
@@ -142,7 +142,7 @@ class Registry(Meter):
         state = series.get(key)
         if state is None:
             state = series[key] = _Sum()
-        state.value += amount
+        state.value = fitting(state.value + amount)
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
         series = self._histograms.setdefault(metric, {})

@@ -32,6 +32,7 @@ class EventName:
     CIRCUIT: Final = "proofstream.circuit.compiled"
     EVENTS_LOST: Final = "proofstream.events_lost"
     ABORTED: Final = "proofstream.proof_aborted"
+    STATE_COST: Final = "proofstream.state.program_cost"
     OTHER: Final = "proofstream.event"
 
 
@@ -139,6 +140,18 @@ class Attr:
     GPU_MEAN_UTILIZATION: Final = "proofstream.gpu.mean_utilization"
     GPU_SAMPLES: Final = "proofstream.gpu.samples"
 
+    STATE_CIRCUIT: Final = "proofstream.state.circuit"
+    STATE_CONVENTION: Final = "proofstream.state.convention"
+    STATE_RECURRENT_LAYERS: Final = "proofstream.state.recurrent_layers"
+    STATE_PROGRAM_BYTES: Final = "proofstream.state.<program>.bytes"
+    STATE_PROGRAM: Final = "proofstream.state.program"
+    STATE_BYTES: Final = "proofstream.state.bytes"
+
+
+def state_program_bytes(program: str) -> str:
+    """The key of a state program's bytes."""
+    return Attr.STATE_PROGRAM_BYTES.replace("<program>", program)
+
 
 class Label:
     """Keys of attributes of metrics: few values each, never a layer's index, a proof's id or a round."""
@@ -167,6 +180,12 @@ class Label:
     DIRECTION: Final = "network.io.direction"
     CLOCK: Final = "proofstream.gpu.clock.domain"
     THROTTLE: Final = "proofstream.gpu.throttle.reason"
+
+    STATE_CIRCUIT: Final = "proofstream.state.circuit"
+    STATE_CONVENTION: Final = "proofstream.state.convention"
+    STATE_PROGRAM: Final = "proofstream.state.program"
+    STATE_KIND: Final = "proofstream.state.kind"
+    STATE_GROUP: Final = "proofstream.state.group"
 
 
 class Instrument(enum.Enum):
@@ -206,6 +225,8 @@ _SLOT = (Label.SLOT, *_PROOF)
 _GPU = (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT, Label.HW_VENDOR, Label.HW_DRIVER)
 _HARDWARE = (Label.HW_ID, Label.HW_NAME, Label.HW_PARENT, Label.HW_TYPE)
 _LANE = (Label.PLUGIN,)
+_STATE_PROGRAM = (Label.STATE_CIRCUIT, Label.STATE_CONVENTION, Label.STATE_PROGRAM)
+_STATE_GROUP = (*_STATE_PROGRAM, Label.STATE_KIND, Label.STATE_GROUP)
 
 DURATION_BUCKETS_S: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0),
@@ -437,6 +458,56 @@ class Metrics:
         (Label.DEVICE,),
         "A device's free memory as the prover reports it, unless it is the known placeholder.",
         True,
+    )
+
+    STATE_COST: Final = Metric(
+        "proofstream.state.program.cost",
+        "By",
+        Instrument.GAUGE,
+        _STATE_GROUP,
+        "What one run of a state program writes for one sequence.",
+    )
+    STATE_RUNS: Final = Metric(
+        "proofstream.state.program.runs",
+        "{run}",
+        Instrument.COUNTER,
+        _STATE_PROGRAM,
+        "Runs of state programs that an inference engine told of.",
+    )
+    STATE_SEQUENCES: Final = Metric(
+        "proofstream.state.program.sequences",
+        "{sequence}",
+        Instrument.COUNTER,
+        _STATE_PROGRAM,
+        "Sequences that those runs were for, each counted once for every run.",
+    )
+    STATE_MOVED: Final = Metric(
+        "proofstream.state.program.moved",
+        "By",
+        Instrument.COUNTER,
+        _STATE_GROUP,
+        "What those runs wrote.",
+    )
+    STATE_TIMED_MOVED: Final = Metric(
+        "proofstream.state.program.timed_moved",
+        "By",
+        Instrument.COUNTER,
+        _STATE_PROGRAM,
+        "What those runs wrote of which the duration is known.",
+    )
+    STATE_TIME: Final = Metric(
+        "proofstream.state.program.time",
+        "s",
+        Instrument.COUNTER,
+        _STATE_PROGRAM,
+        "How long the runs took of which the duration is known.",
+    )
+    STATE_BANDWIDTH: Final = Metric(
+        "proofstream.state.program.bandwidth",
+        "By/s",
+        Instrument.GAUGE,
+        _STATE_PROGRAM,
+        "What the latest runs with a known duration wrote per second.",
     )
 
 

@@ -53,6 +53,29 @@ GPU = ps.GpuReading(
 )
 
 
+STATE_COST = ps.StateProgramCost(
+    proof=0,
+    circuit="nano",
+    convention="vllm",
+    program="slot_zero",
+    op="zero",
+    recurrent_layers=2,
+    bytes=96,
+    states=[ps.StateBytes(group="mamba.h", kind="recurrent", states=2, bytes=96)],
+)
+STATE_MOVED = ps.StateBytesMoved(
+    circuit="nano",
+    convention="vllm",
+    program="slot_zero",
+    runs=2,
+    sequences=3,
+    bytes=288,
+    states=[ps.StateBytes(group="mamba.h", kind="recurrent", states=2, bytes=288)],
+    timed_bytes=96,
+    timed_ns=1000,
+)
+
+
 def gpu(**changes: Any) -> ps.GpuTelemetry:
     """Telemetry of one GPU."""
     fields = {name: getattr(GPU, name) for name in GPU.__struct_fields__}
@@ -124,7 +147,7 @@ def seen(kit: Any, tmp_path: Path) -> list[Any]:
     settings = {"file": str(tmp_path / "one"), "metric_interval_s": 0.1}
     host = InlineHost(OtelPlugin(), settings, live=True)
     host.feed(at_host(health(), ps.EventsLost(where="intake", counts={"Log": 2})))
-    host.feed(at_host(health(status="failed", dropped={"Log": 3}), gpu()))
+    host.feed(at_host(health(status="failed", dropped={"Log": 3}), gpu(), STATE_COST, STATE_MOVED))
     host.feed(envelopes(everything(kit), step_ns=S))
     host.feed(
         envelopes([kit.proof_start(num_layers=4), kit.layer_start(3), kit.layer_end(3)], session_id="b", close=False)
