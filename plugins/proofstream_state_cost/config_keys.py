@@ -192,7 +192,7 @@ class Keys:
         if values is None:
             return None
         for value in values:
-            if isinstance(value, bool) or value not in (0, 1) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, int) or value not in (0, 1):
                 raise self.error(f"{self.name(key)} has {shown(value)} in it, which is neither 0 nor 1")
         return tuple(value == 1 for value in values)
 

@@ -122,7 +122,10 @@ def jamba(keys: Keys) -> Mixer:
 def original_layers(keys: Keys) -> Layers:
     """Files of the `mamba_ssm` package: all layers but those in `attn_layer_idx`."""
     count = keys.layers("n_layer")
-    attention = keys.indices("attn_layer_idx", end=count) or frozenset()
+    attention = keys.indices("attn_layer_idx", end=count)
+    if attention is None:
+        keys.assume("attn_layer_idx is missing: every layer is assumed to be recurrent, as the package does")
+        return layers_of(count, range(count))
     return layers_of(count, set(range(count)) - attention)
 
 

@@ -242,7 +242,13 @@ def test_layers_of_gated_delta_nets() -> None:
 
 
 def test_channels_of_lfm2_that_differ_between_readers_are_refused() -> None:
-    lfm2 = {"model_type": "lfm2", "num_hidden_layers": 1, "full_attn_idxs": [], "hidden_size": 8, "conv_L_cache": 3}
+    lfm2: dict[str, Any] = {
+        "model_type": "lfm2",
+        "num_hidden_layers": 1,
+        "full_attn_idxs": [],
+        "hidden_size": 8,
+        "conv_L_cache": 3,
+    }
     assert parse_model_config({**lfm2, "conv_dim": 8}).mixer == parse_model_config(lfm2).mixer
     assert str(refusal({**lfm2, "conv_dim": 4})).endswith(
         "conv_dim (of vLLM) is 4 and hidden_size (of transformers) is 8: they contradict"

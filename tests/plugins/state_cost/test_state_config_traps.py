@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -123,6 +123,11 @@ _LFM2: Final[dict[str, Any]] = {
 }
 
 
+def named(value: Any) -> str | None:
+    """What a parameter is called in the name of a test."""
+    return cast("dict[str, str]", value)["model_type"] if isinstance(value, dict) else None
+
+
 def read(base: dict[str, Any], *without: str, **changes: Any) -> RecurrentModel:
     kept = {key: value for key, value in base.items() if key not in without}
     return parse_model_config({**kept, **changes})
@@ -193,7 +198,7 @@ def test_expand_of_mamba2_must_fit_the_heads() -> None:
         (_FALCON, "mamba_n_groups", 1),
         (_ZAMBA2, "mamba_ngroups", 1),
     ],
-    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+    ids=named,
 )
 def test_missing_groups_are_the_class_default_and_said(base: dict[str, Any], key: str, default: int) -> None:
     lacking = read(base, key)
@@ -224,7 +229,7 @@ def test_the_groups_of_another_family_are_not_read_and_not_passed_over() -> None
 # 3. Defaults that bite.
 
 
-@pytest.mark.parametrize("base", [_GRANITE, _BAMBA, _FALCON], ids=lambda base: base["model_type"])
+@pytest.mark.parametrize("base", [_GRANITE, _BAMBA, _FALCON], ids=named)
 def test_no_default_for_the_width_of_the_state(base: dict[str, Any]) -> None:
     assert refusal(base, "mamba_d_state").startswith("mamba_d_state is missing: ")
 
@@ -245,7 +250,7 @@ def test_no_default_for_the_heads_of_zamba2() -> None:
         (_BAILING, "layer_group_size", "is missing"),
         (_KIMI, "linear_attn_config", "is missing"),
     ],
-    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+    ids=named,
 )
 def test_no_default_for_the_layers(base: dict[str, Any], key: str, because: str) -> None:
     for message in (refusal(base, key), refusal(base, **{key: None})):
@@ -546,7 +551,7 @@ def test_no_recurrent_layer_is_an_answer() -> None:
 # 13. Heads that are `auto`, and Infinity.
 
 
-@pytest.mark.parametrize("base", [_GRANITE, _BAMBA, _FALCON], ids=lambda base: base["model_type"])
+@pytest.mark.parametrize("base", [_GRANITE, _BAMBA, _FALCON], ids=named)
 def test_the_width_of_heads_may_be_auto_or_missing(base: dict[str, Any]) -> None:
     for model in (read(base, mamba_d_head="auto"), read(base, "mamba_d_head"), read(base, mamba_d_head=None)):
         assert model.mixer == mixer(base)

@@ -40,7 +40,7 @@ def counted(model: dict[str, Any], convention: str, *, snapshots: bool = False) 
 
 def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str | None]]:
     """Elements, dtype and shape of each state of the first recurrent layer; all layers have the same."""
-    layers = {
+    layers: dict[int, dict[str, tuple[int, Dtype | None, str | None]]] = {
         layer: {
             state.local: (state.elements, state.format.dtype, state.shape)
             for state in circuit.states
@@ -49,7 +49,7 @@ def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str
         for layer in circuit.recurrent_layer_ids
     }
     assert len({tuple(sorted(layer.items())) for layer in layers.values()}) <= 1
-    return next(iter(layers.values()), {})
+    return next(iter(layers.values())) if layers else {}
 
 
 def total(circuit: StateCircuit, convention: str) -> int:
