@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+import numpy as np
+import rerun as rr
 import rerun.blueprint as rrb
 
 from proofstream_rerun import palette
@@ -47,6 +49,7 @@ def _walk_view(grid: Grid) -> rrb.Spatial3DView:
         name="GKR walk: layers and their sumcheck rounds",
         background=list(palette.BACKGROUND),
         line_grid=rrb.LineGrid3D(visible=False),
+        defaults=[rr.Boxes3D.from_fields(fill_mode="solid")],
         eye_controls=rrb.EyeControls3D(
             kind=rrb.Eye3DKind.Orbital, position=camera.position, look_target=camera.target, eye_up=(0, 1, 0)
         ),
@@ -58,7 +61,9 @@ def _graph_view() -> rrb.GraphView:
 
 
 def _lanes_view() -> rrb.StateTimelineView:
-    return rrb.StateTimelineView(origin="/lanes", name="Layer states")
+    words, colors = list(palette.LANE_COLORS), np.array(list(palette.LANE_COLORS.values()), np.uint32)
+    configuration = rr.StateConfiguration(values=words, labels=words, colors=colors)
+    return rrb.StateTimelineView(origin="/lanes", name="Layer states", defaults=[configuration])
 
 
 def _progress_view() -> rrb.TimeSeriesView:

@@ -117,12 +117,8 @@ def _look_content(look: Look) -> rr.AsComponents | None:
         case "steps":
             mode = rr.components.InterpolationMode.StepAfter
             return rr.SeriesLines(names=names, colors=colors, widths=[2.5] * len(names), interpolation_mode=mode)
-        case "points" | "rounds":
+        case "points":
             return rr.SeriesPoints(names=names, colors=colors, marker_sizes=[2.0] * len(names))
-        case "lane":
-            return rr.StateConfiguration(values=names, labels=names, colors=colors)
-        case "boxes":
-            return rr.Boxes3D.from_fields(fill_mode="solid", show_labels=False)
         case "trail":
             return rr.LineStrips3D.from_fields(radii=[0.14])
         case "cursor":

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from proofstream import LayerKind
 from proofstream_rerun.camera import Camera, framing
 from proofstream_rerun.marks import Boxes, Floats
-from proofstream_rerun.palette import ABORTED, shaded
+from proofstream_rerun.palette import ABORTED, packed, shaded
 
 PITCH = 2.0
 """From one layer to the next."""
@@ -70,6 +70,7 @@ _HEIGHTS: dict[LayerKind, float] = {
     LayerKind.Quantize: -1.8,
 }
 _HEIGHT_SCALE = 0.35
+_NO_POINTS = np.zeros((0, 3), np.float32)
 
 
 def height_of(kind: LayerKind) -> float:
@@ -164,19 +165,28 @@ def bars(place: tuple[float, float, float], total: int, rgb: tuple[int, int, int
 
 def node_boxes(grid: Grid, nodes: Iterable[tuple[int, LayerKind, int]]) -> Boxes:
     """A box for each layer of which index, kind and cost are given."""
-    known = list(nodes)
-    centers = np.array([grid.at(index, height_of(kind)) for index, kind, _ in known], np.float32).reshape(-1, 3)
-    half = np.array([node_half_width(cost) for _, _, cost in known], np.float32)
-    half_sizes = np.stack([half, half * NODE_FLATNESS, half], axis=1)
-    colors = np.array([shaded(kind.color_rgb, 1.0) for _, kind, _ in known], np.uint32)
-    return Boxes(centers, half_sizes, colors)
+    boxes = [node_box(grid.at(index), kind, cost) for index, kind, cost in nodes]
+    return Boxes(
+        np.concatenate([box.centers for box in boxes] or [_NO_POINTS]),
+        np.concatenate([box.half_sizes for box in boxes] or [_NO_POINTS]),
+        np.array([box.colors[0] for box in boxes], np.uint32),
+    )
 
 
-def cage(grid: Grid, index: int, kind: LayerKind, trace_cost: int) -> Boxes:
+def node_box(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
+    """The box of a layer, in its kind's colour and height."""
+    return _box(place, kind, node_half_width(trace_cost), packed(kind.color_rgb))
+
+
+def cage(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
     """A red box that hides the node of a layer that was aborted."""
-    half = node_half_width(trace_cost) * 1.15
-    half_sizes = np.array([(half, half * NODE_FLATNESS, half)], np.float32)
-    return Boxes(np.array([grid.at(index, height_of(kind))], np.float32), half_sizes, np.array([ABORTED], np.uint32))
+    return _box(place, kind, node_half_width(trace_cost) * 1.15, ABORTED)
+
+
+def _box(place: tuple[float, float, float], kind: LayerKind, half: float, color: int) -> Boxes:
+    x, _, z = place
+    center = np.array([(x, height_of(kind), z)], np.float32)
+    return Boxes(center, np.array([(half, half * NODE_FLATNESS, half)], np.float32), np.array([color], np.uint32))
 
 
 def above(kind: LayerKind, trace_cost: int) -> float:
@@ -185,7 +195,7 @@ def above(kind: LayerKind, trace_cost: int) -> float:
 
 
 def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
-    """Where a layer's label stands: in front of its row, by turns nearer and farther, so that neighbours do not meet."""
+    """Where a layer's label stands: in front of its row, by turns nearer and farther, as neighbours are wide."""
     x, _, z = grid.at(index)
     turn = index // label_step(grid.layers) % 2
     return x, LABEL_Y, z + 1.0 + 0.8 * turn

@@ -137,10 +137,11 @@ Mark: TypeAlias = (
 class Look:
     """How an entity looks at any time.
 
+    What all entities of one view have in common, as the colours of lanes, is the view's and stands in the blueprint.
+
     Attributes:
-        kind: `lines`, `steps` and `points` for numbers, `rounds` for rounds, `lane` for states, `boxes`, `trail` and
-            `cursor` in space, or `plain`.
-        names: Of the lines of a plot, or the states of a lane.
+        kind: `lines`, `steps` and `points` for numbers, `trail` and `cursor` in space, or `plain`.
+        names: Of the lines of a plot.
         colors: One for each name.
     """
 

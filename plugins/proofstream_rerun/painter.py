@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import rerun as rr
 
@@ -20,6 +20,7 @@ from proofstream import (
     Opened,
     PluginHealth,
     Proof,
+    ProofEvent,
     ProofStart,
     SessionClosed,
     SessionOpened,
@@ -140,20 +141,11 @@ class Painter:
     # Envelopes
 
     def _take(self, envelope: Envelope) -> None:
-        event = envelope.event
-        match event:
-            case GpuTelemetry():
-                for easel in self._open.values():
-                    easel.scene.measured(envelope, event)
-            case PluginHealth():
-                self._take_health(envelope, event)
-            case TraceStarted():
-                self._take_trace(envelope, event)
-            case StateProgramCost() if (easel := self._by_ordinal(envelope.session_id, event.proof)) is not None:
-                easel.scene.noted(envelope)
-            case _:
-                for change in self._timelines.feed(envelope):
-                    self._apply(change)
+        aside = self._aside.get(type(envelope.event))
+        if aside is not None and aside(self, envelope, envelope.event):
+            return
+        for change in self._timelines.feed(envelope):
+            self._apply(change)
 
     def _apply(self, change: Change) -> None:
         envelope, interval = change.envelope, change.interval
@@ -208,7 +200,14 @@ class Painter:
         else:
             self._unplaced += 1
 
-    def _take_health(self, envelope: Envelope, event: PluginHealth) -> None:
+    # What is about a proof by its number, or about all of them; whether it was that
+
+    def _take_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> bool:
+        for easel in self._open.values():
+            easel.scene.measured(envelope, event)
+        return True
+
+    def _take_health(self, envelope: Envelope, event: PluginHealth) -> bool:
         dropped = sum(event.dropped.values())
         before = self._health.get(event.plugin, ("ready", 0))
         if len(self._health) < MAX_JOBS:
@@ -216,15 +215,30 @@ class Painter:
         if (event.status in _TROUBLED and event.status != before[0]) or dropped > before[1]:
             for easel in self._open.values():
                 easel.scene.troubled(envelope, event)
+        return True
 
-    def _take_trace(self, envelope: Envelope, event: TraceStarted) -> None:
+    def _take_trace(self, envelope: Envelope, event: TraceStarted) -> bool:
         easel = self._by_ordinal(envelope.session_id, event.proof)
         if easel is not None:
             easel.scene.traced(event)
-            facts: dict[str, PropertyValue] = {"trace_id": event.trace_id, "span_id": event.span_id}
-            easel.scene.facts["trace_id"] = texts.safe_text(event.trace_id, 32)
             if easel.has_begun:
-                self._outlets.write(easel.recording.recording_id, [PropertyWrite("trace", facts)])
+                self._outlets.write(
+                    easel.recording.recording_id, [PropertyWrite("trace", easel.scene.properties["trace"])]
+                )
+        return True
+
+    def _take_cost(self, envelope: Envelope, event: StateProgramCost) -> bool:
+        easel = self._by_ordinal(envelope.session_id, event.proof)
+        if easel is not None:
+            easel.scene.noted(envelope)
+        return easel is not None
+
+    _aside: ClassVar[Mapping[type[ProofEvent], Callable[[Painter, Envelope, Any], bool]]] = {
+        GpuTelemetry: _take_telemetry,
+        PluginHealth: _take_health,
+        TraceStarted: _take_trace,
+        StateProgramCost: _take_cost,
+    }
 
     # Proofs
 
@@ -307,7 +321,7 @@ class Painter:
             started_ns=started_ns,
             blueprint=lambda: blueprint(scene.walk.grid, frozenset(scene.canvas.tracks)),
             snapshot=lambda: snapshot_writes(scene.canvas),
-            properties={"proofstream": scene.facts},
+            properties=scene.properties,
         )
         return Easel(scene, recording)
 

@@ -59,17 +59,14 @@ STATE_COLORS: dict[str, int] = {
     "partly done": packed((0x2E, 0x6B, 0x50)),
     "done": packed((0x00, 0x8A, 0x6A)),
 }
-"""The lanes of layers."""
+"""The states of layers."""
 
-KIND_COLORS: dict[str, int] = {kind.value: packed(kind.color_rgb) for kind in LayerKind}
-"""The lanes of devices, which show the kind of the layer they are at."""
+_KIND_COLORS: dict[str, int] = {kind.value: packed(kind.color_rgb) for kind in LayerKind}
+_PART_COLORS: dict[str, int] = {"opening": packed((0xEC, 0x6E, 0xAD)), "binding": packed((0xF5, 0xD0, 0x42))}
 
-PART_COLORS: dict[str, int] = {
-    "opening": packed((0xEC, 0x6E, 0xAD)),
-    "binding": packed((0xF5, 0xD0, 0x42)),
-    "proving": packed((0x00, 0xB8, 0xD4)),
-}
-"""The lanes of weight openings, weight bindings and STARK proofs."""
+LANE_COLORS: dict[str, int] = {**STATE_COLORS, **_KIND_COLORS, **_PART_COLORS}
+"""All that a lane may show: the state of layers, the kind of the layer that a device is at, weight openings and
+bindings and STARK proofs."""
 
 SERIES_COLORS: tuple[int, ...] = tuple(
     packed(rgb)

@@ -58,10 +58,9 @@ _GROWTH = 1.5
 
 _PROGRESS = Look("steps", ("layers left behind / layers announced",), (palette.PROGRESS,))
 _CLAIMS = Look("points", ("claim of a layer: first limb / p, no magnitude",), (palette.CLAIM,))
-_ROUNDS = Look("rounds", ("claim of a round: first limb / p, no magnitude",), (palette.ROUND_CLAIM,))
+_ROUNDS = Look("points", ("claim of a round: first limb / p, no magnitude",), (palette.ROUND_CLAIM,))
 _ABORT = Look("cursor")
 _BINDING = Look("points", ("weight binding, ms (reported)",), (palette.SERIES_COLORS[1],))
-_PART_LANE = Look("lane", tuple(palette.PART_COLORS), tuple(palette.PART_COLORS.values()))
 _PARTS = {
     IntervalKind.WEIGHT_OPENING: ("lanes/parts/weight_openings", "opening", "logs/weights"),
     IntervalKind.WEIGHT_BINDING: ("lanes/parts/weight_binding", "binding", "logs/proof"),
@@ -82,8 +81,7 @@ class Scene:
     def __init__(self, *, proof: Proof | None, started_ns: int, facts: Mapping[str, PropertyValue]) -> None:
         self.proof = proof
         self.canvas = Canvas(started_ns)
-        self.facts: dict[str, PropertyValue] = dict(facts)
-        self.trace: tuple[str, str] | None = None
+        self.properties: dict[str, Mapping[str, PropertyValue]] = {"proofstream": dict(facts)}
         self.grew: bool = False
         self.inference = Inference(self.canvas)
         self._devices = Devices(self.canvas)
@@ -153,7 +151,7 @@ class Scene:
         lane, word, log = _PARTS[interval.kind]
         count = self._parts_open[interval.kind] = self._parts_open.get(interval.kind, 0) + 1
         if count == 1:
-            self.canvas.add(lane, State(word), _PART_LANE, keep=_KEPT_ROUNDS)
+            self.canvas.add(lane, State(word), PLAIN, keep=_KEPT_ROUNDS)
         match envelope.event:
             case WeightOpeningStart() as event:
                 self._log(log, texts.opening_started(event), "INFO")
@@ -173,7 +171,7 @@ class Scene:
         lane, _, log = _PARTS[interval.kind]
         count = self._parts_open[interval.kind] = self._parts_open.get(interval.kind, 1) - 1
         if count == 0:
-            self.canvas.add(lane, State(None), _PART_LANE, keep=_KEPT_ROUNDS)
+            self.canvas.add(lane, State(None), PLAIN, keep=_KEPT_ROUNDS)
         match envelope.event if interval.end_seen else None:
             case WeightOpeningEnd() as event:
                 self._log(log, texts.opening_ended(event), "INFO")
@@ -199,7 +197,11 @@ class Scene:
 
     def traced(self, event: TraceStarted) -> None:
         """The proof has a trace."""
-        self.trace = (texts.safe_text(event.trace_id, 32), texts.safe_text(event.span_id, 16))
+        self.properties["trace"] = {
+            "trace_id": texts.safe_text(event.trace_id, 32),
+            "span_id": texts.safe_text(event.span_id, 16),
+            "sampled": event.sampled,
+        }
         self._show_status()
 
     def troubled(self, envelope: Envelope, event: PluginHealth) -> None:
@@ -359,7 +361,8 @@ class Scene:
         self.canvas.add("gkr/claims", Numbers((number,)), _CLAIMS, keep=_KEPT_NUMBERS)
 
     def _show_status(self) -> None:
-        self.canvas.add("proof/status", Document(texts.status(self.proof, self.facts, self.trace)), PLAIN)
+        facts = {name: value for values in self.properties.values() for name, value in values.items()}
+        self.canvas.add("proof/status", Document(texts.status(self.proof, facts)), PLAIN)
 
     def _mark_abort(self, proof: Proof) -> None:
         layer = proof.last_layer

@@ -21,7 +21,7 @@ from proofstream import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream_rerun.field import sum_over_bits, written
+from proofstream_rerun.field import M31_PRIME, sum_over_bits, written
 from proofstream_rerun.marks import Round
 
 MAX_TEXT = 600
@@ -178,11 +178,9 @@ def plugin_trouble(event: PluginHealth) -> str:
     return "; ".join(said)
 
 
-def status(proof: Proof | None, facts: Mapping[str, object], trace: tuple[str, str] | None) -> str:
+def status(proof: Proof | None, facts: Mapping[str, object]) -> str:
     """Where a proof stands, what is known of it, and how to read the picture."""
     rows = [(in_markdown(name.replace("_", " "), 40), in_markdown(str(value), 200)) for name, value in facts.items()]
-    if trace is not None:
-        rows.append(("trace", in_markdown(trace[0], 32)))
     return "\n".join([f"**{_standing(proof)}**", "", table(("", ""), rows), "", LEGEND])
 
 
@@ -209,10 +207,8 @@ def round_document(mark: Round) -> str:
     lines += [f"| c{i} {power[i]} | {written(c)} |" for i, c in enumerate(mark.coefficients)]
     total = sum_over_bits(mark.coefficients)
     lines += [f"| **p(0) + p(1)** | **{written(total)}** |", ""]
-    lines += [
-        f"First limb of p(0) + p(1) over 2³¹ - 1: {total[0] / (2**31 - 1):.6f} (derived); "
-        f"claim as reported: {mark.claim:.6f}.",
-    ]
+    share = total[0] / M31_PRIME
+    lines.append(f"First limb of p(0) + p(1) over p: {share:.6f} (derived); claim as reported: {mark.claim:.6f}.")
     return "\n".join(lines)
 
 

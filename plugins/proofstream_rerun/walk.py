@@ -27,17 +27,14 @@ _ROWS_PER_GROUP = 12
 _TRAIL_ROWS = 64
 _KEPT_STATES = 64
 
-_BOXES = Look("boxes")
 _TRAIL = Look("trail")
 _CURSOR = Look("cursor")
-LAYER_LANE = Look("lane", tuple(palette.STATE_COLORS), tuple(palette.STATE_COLORS.values()))
-DEVICE_LANE = Look("lane", tuple(palette.KIND_COLORS), tuple(palette.KIND_COLORS.values()))
 
 
 class Layer:
     """One layer as it is drawn."""
 
-    __slots__ = ("_bars", "_seen", "cost", "kind", "place", "state", "total")
+    __slots__ = ("_bars", "_last", "_seen", "cost", "kind", "node", "place", "state", "total")
 
     def __init__(self, place: tuple[float, float, float], kind: LayerKind, cost: int) -> None:
         self.place = place
@@ -45,13 +42,20 @@ class Layer:
         self.cost = cost
         self.state = LayerState.WAITING
         self.total = 0
+        self.node: Boxes = layout.node_box(place, kind, cost)
         self._seen: dict[int, None] = {}
+        self._last = -1
         self._bars: Boxes | None = None
 
     @property
     def rounds(self) -> int:
         """How many of its rounds have a bar."""
         return len(self._seen)
+
+    @property
+    def seen(self) -> list[int]:
+        """Which of them."""
+        return list(self._seen)
 
     def add_round(self, number: int, total: int) -> bool:
         """Add a round's bar; whether there was room for it."""
@@ -61,6 +65,7 @@ class Layer:
         if total != self.total:
             self.total, self._bars = total, None
         self._seen[number] = None
+        self._last = max(self._last, number)
         return True
 
     def bars(self) -> Boxes | None:
@@ -70,7 +75,7 @@ class Layer:
             return None
         if self._bars is None:
             self._bars = layout.bars(self.place, self.total, self.kind.color_rgb)
-        if count - 1 in self._seen and next(iter(self._seen)) == 0:
+        if self._last == count - 1:
             return self._bars.first(count)
         some = np.array(sorted(self._seen))
         return Boxes(self._bars.centers[some], self._bars.half_sizes[some], self._bars.colors[some])
@@ -185,7 +190,7 @@ class Walk:
         """Take over what another walk has seen, on a grid of another size."""
         for index, layer in walk.layers.items():
             copy = Layer(self.grid.at(index), layer.kind, layer.cost)
-            for number in range(layer.rounds):
+            for number in layer.seen:
                 copy.add_round(number, layer.total)
             self.layers[index] = copy
             self._set_state(index, copy, layer.state)
@@ -208,16 +213,16 @@ class Walk:
         for index in range(group * self._size, min(self.grid.layers, (group + 1) * self._size)):
             layer = self.layers.get(index)
             if layer is not None:
-                parts += self._boxes_of(index, layer)
+                parts += self._boxes_of(layer)
         if parts:
-            self._canvas.add(f"gkr/layers/{self._name(group)}", BoxGroup(tuple(parts)), _BOXES)
+            self._canvas.add(f"gkr/layers/{self._name(group)}", BoxGroup(tuple(parts)), PLAIN)
 
-    def _boxes_of(self, index: int, layer: Layer) -> list[Boxes]:
+    def _boxes_of(self, layer: Layer) -> list[Boxes]:
         boxes: list[Boxes] = []
         if layer.state is LayerState.ABORTED:
-            boxes.append(layout.cage(self.grid, index, layer.kind, layer.cost))
+            boxes.append(layout.cage(layer.place, layer.kind, layer.cost))
         elif not self.known:
-            boxes.append(layout.node_boxes(self.grid, [(index, layer.kind, layer.cost)]))
+            boxes.append(layer.node)
         bars = layer.bars()
         return boxes if bars is None else [*boxes, bars]
 
@@ -240,7 +245,7 @@ class Walk:
     def _show_device(self, device: int | None, kind: str | None) -> None:
         self._devices[device] = kind
         name = "prover" if device is None else f"gpu_{device}"
-        self._canvas.add(f"lanes/at/{name}", State(kind), DEVICE_LANE, keep=_KEPT_STATES)
+        self._canvas.add(f"lanes/at/{name}", State(kind), PLAIN, keep=_KEPT_STATES)
 
     # Lanes
 
@@ -259,7 +264,7 @@ class Walk:
         shown = self._lane_state(group, states)
         if shown is not self._lane_states.get(group):
             self._lane_states[group] = shown
-            self._canvas.add(self._lane(group), State(shown.value), LAYER_LANE, keep=_KEPT_STATES)
+            self._canvas.add(self._lane(group), State(shown.value), PLAIN, keep=_KEPT_STATES)
 
     def _lane(self, group: int) -> str:
         path = f"lanes/layers/{self._name(group)}"
