@@ -134,23 +134,26 @@ def _verify(kind: StateKind, word: str | None) -> VerifyRule | None:
 
 def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) -> str:
     """The shape expression of a state: its own, or that of the state which it is a copy of."""
-    if state.of is None:
-        if kind is StateKind.RING_SNAPSHOT:
-            raise BadState("a ring_snapshot is a copy: of says of which state")
-        if state.shape is None:
-            raise BadState("it has no shape")
-        return state.shape
-    if state.shape is not None:
+    if state.of is not None:
+        return _shape_of_original(kind, state, siblings.get(state.of))
+    if kind is StateKind.RING_SNAPSHOT:
+        raise BadState("a ring_snapshot is a copy: of says of which state")
+    if state.shape is None:
+        raise BadState("it has no shape")
+    return state.shape
+
+
+def _shape_of_original(kind: StateKind, copy: StateTable, original: StateTable | None) -> str:
+    if copy.shape is not None:
         raise BadState("it has both shape and of; a copy has the shape of its original")
     if not kind.is_snapshot:
         raise BadState(f"a {kind.value} state is no copy of another, so of has no meaning")
-    original = siblings.get(state.of)
     if original is None:
-        raise BadState(f"the block has no state {state.of!r} to be a copy of")
+        raise BadState(f"the block has no state {copy.of!r} to be a copy of")
     if original.of is not None:
-        raise BadState(f"{state.of} is a copy itself")
+        raise BadState(f"{copy.of} is a copy itself")
     if original.shape is None:
-        raise BadState(f"{state.of} has no shape")
+        raise BadState(f"{copy.of} has no shape")
     return original.shape
 
 

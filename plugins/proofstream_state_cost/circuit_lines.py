@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top, as in `("block", "mamba", "state", 0, "shape")`."""
 
+_BARE: Final = re.compile(r"\s*[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\s*")
 _QUOTED: Final = r""""(?:\\.|[^"\\])*"|'[^']*'"""
 _HEADER: Final = re.compile(rf"""(\[\[?)((?:[^\[\]"'#]|{_QUOTED})+)\]\]?\s*(?:#.*)?""")
 _KEY: Final = re.compile(rf"""((?:[^="'#]|{_QUOTED})+)=""")
@@ -67,6 +68,8 @@ class TomlLines:
 
 def _keys(dotted: str) -> list[str]:
     """The parts of a dotted key, read by who knows how to."""
+    if _BARE.fullmatch(dotted):
+        return dotted.strip().split(".")
     keys: list[str] = []
     table: Any = tomllib.loads(f"{dotted} = 0")
     while table != 0:

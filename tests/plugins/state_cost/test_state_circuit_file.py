@@ -1,0 +1,188 @@
+"""Circuit files: what they declare, and where lines are found in them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from proofstream_state_cost.circuit_file import load_circuit_file, parse_circuit
+from proofstream_state_cost.errors import CircuitFileError
+from proofstream_state_cost.model import Dtype, Section, StateCircuit
+from proofstream_state_cost.programs import Program, price
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = json.loads((ROOT / "tests" / "data" / "state" / "golden.json").read_text(encoding="utf-8"))
+MODELS: dict[str, dict[str, Any]] = {model["name"]: model for model in GOLDEN["models"]}
+EXAMPLES = sorted((ROOT / "examples" / "circuits").glob("*.toml"))
+
+SMALL = (ROOT / "tests" / "data" / "state" / "small.toml").read_text(encoding="utf-8")
+
+
+def parse(text: str, language: Literal["toml", "json"] = "toml") -> StateCircuit:
+    return parse_circuit(text, format=language, name="small")
+
+
+def refusal(text: str, language: Literal["toml", "json"] = "toml") -> str:
+    with pytest.raises(CircuitFileError) as caught:
+        parse(text, language)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def line_of(text: str, part: str) -> int:
+    return text[: text.index(part)].count("\n") + 1
+
+
+IDS = [
+    "embed.table",
+    "l0.mamba.h", "l0.mamba.conv", "l0.mamba.ring",
+    "l1.attn.k",
+    "l2.mamba.h", "l2.mamba.conv", "l2.mamba.ring",
+    "l3.attn.k",
+    "l4.mamba.h", "l4.mamba.conv", "l4.mamba.ring",
+    "head.prefix_hidden",
+    "draft.attn.k",
+]  # fmt: skip
+
+
+def test_states_stand_in_the_order_prologue_layers_epilogue_draft() -> None:
+    circuit = parse(SMALL)
+    assert circuit.name == "small"
+    assert [state.id for state in circuit.states] == IDS
+    assert circuit.recurrent_layer_ids == (0, 2, 4)
+    assert [state.id for state in circuit.states if state.section is Section.DRAFT] == ["draft.attn.k"]
+    assert circuit.assumptions == ()
+
+
+def test_a_state_has_all_that_the_file_says() -> None:
+    by_id = {state.id: state for state in parse(SMALL).states}
+    conv = by_id["l4.mamba.conv"]
+    assert (conv.local, conv.block, conv.layer, conv.group) == ("conv", "mamba", 4, "mamba.conv")
+    assert (conv.elements, conv.shape, str(conv.format)) == (384, "96 x 4", "f32")
+    ring = by_id["l4.mamba.ring"]
+    assert (ring.of, ring.elements, ring.shape) == ("l4.mamba.h", 512, "4 x 8 x 16")
+    assert (by_id["embed.table"].layer, by_id["draft.attn.k"].layer) == (None, None)
+
+
+def test_json_says_the_same() -> None:
+    assert parse(json.dumps(tomllib.loads(SMALL)), "json") == parse(SMALL)
+
+
+def test_a_single_block_is_sized_without_a_layer() -> None:
+    text = """
+    name = "gdn"
+    prologue = ["gdn"]
+    [[block.gdn.state]]
+    id = "h"
+    kind = "recurrent"
+    format = "f32"
+    shape = "48 x 128 x 128"
+    verify = "h_steps"
+    """
+    circuit = parse(text)
+    assert [(state.id, state.elements) for state in circuit.states] == [("gdn.h", 786432)]
+    assert circuit.recurrent_layers == 0
+
+
+def test_a_dim_of_zero_gives_no_elements() -> None:
+    circuit = parse(SMALL.replace("kernel = 4", "kernel = 0"))
+    assert {state.elements for state in circuit.states if state.local == "conv"} == {0}
+
+
+def test_a_model_without_recurrent_layers_is_an_answer() -> None:
+    assert parse('name = "plain"\nlayers = []').states == ()
+
+
+def test_notes_and_blocks_that_stand_nowhere_are_told_with_the_number() -> None:
+    text = SMALL.replace('draft = ["attn@mtp.0"]', 'notes = ["one", "two"]').replace(
+        'full = ["attn", "moe"]', "full = []"
+    )
+    assert parse(text).assumptions == ("one", "two", "block attn is declared and stands nowhere")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
+    circuit = load_circuit_file(path)
+    model = MODELS[circuit.name]
+    assert circuit.recurrent_layer_ids == tuple(model["recurrent_layer_ids"])
+    for word in ("f32", "f16", "bf16"):
+        expected = model["metrale_state_programs_bytes"][f"ssm_h_storage_{word}"]
+        formats = {"ssm_h_storage": Dtype(word), "kv_cache_dtype": Dtype.BF16}
+        for program in price(circuit, formats):
+            if program.nodes:
+                assert program.bytes == expected[program.program.value]
+
+
+def test_an_example_has_snapshots() -> None:
+    assert [path.name for path in EXAMPLES] == ["nemotron-3-nano-30b-a3b.toml", "qwen3.5-4b.toml"]
+    formats = {"ssm_h_storage": Dtype.F16}
+    sizes = {p.program: p.bytes for p in price(load_circuit_file(EXAMPLES[1]), formats)}
+    assert sizes[Program.PREFIX_SAVE] > sizes[Program.RING_SAVE] == sizes[Program.SLOT_ZERO] > 0
+
+
+def test_lines_are_found_past_long_strings_dotted_keys_and_inline_tables() -> None:
+    text = '''
+name = """
+[[block.fake.state]]
+dims = 5 \\"""
+"""
+notes = [
+  \'\'\'
+  [dims]
+  kernel = 9
+  \'\'\', "a # no comment", 'b [', """c ["""
+]
+layers = ["k"]
+"layer_kinds"."k" = ["b"]
+block.b.state = [
+    { id = "h", kind = "recurrent", format = "f32", shape = "q x 2", verify = "h_steps" },
+]
+[dims] # [[block.b.state]]
+q = 1
+"kernel" = -1
+'''
+    assert refusal(text) == f"small:{line_of(text, chr(34) + 'kernel')}: dims, kernel: it is not between 0 and 2^64 - 1"
+    text = text.replace("-1", "1").replace("q x 2", "r x 2")
+    assert refusal(text).startswith(
+        f"small:{line_of(text, 'block.b.state = [')}: block b, state h, shape: there is no dim 'r'"
+    )
+    text = text.replace("r x 2", "q x 2")
+    assert [state.elements for state in parse(text).states] == [2]
+
+
+def test_lines_are_those_of_an_editor_with_any_line_ends() -> None:
+    text = SMALL.replace("kernel = 4", "kernel = -4").replace("\n", "\r\n")
+    assert refusal(text).startswith(f"small:{line_of(text, 'kernel = -4')}: ")
+
+
+def test_a_file_is_read_by_its_suffix(tmp_path: Path) -> None:
+    toml, as_json = tmp_path / "a.TOML", tmp_path / "a.json"
+    toml.write_text(SMALL, encoding="utf-8")
+    as_json.write_text(json.dumps(tomllib.loads(SMALL)), encoding="utf-8")
+    assert load_circuit_file(toml) == load_circuit_file(str(as_json)) == parse(SMALL)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    def said(path: Path) -> str:
+        with pytest.raises(CircuitFileError) as caught:
+            load_circuit_file(path)
+        return str(caught.value)
+
+    assert said(tmp_path / "none.toml") == f"{tmp_path}/none.toml: No such file or directory"
+    (tmp_path / "folder.toml").mkdir()
+    assert said(tmp_path / "folder.toml") == f"{tmp_path}/folder.toml: Is a directory"
+    assert said(tmp_path / "a.yaml") == f"{tmp_path}/a.yaml: the name of a circuit file ends in .toml or .json"
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
+    assert said(tmp_path / "latin.toml") == f"{tmp_path}/latin.toml: byte 8 is not UTF-8"
+    (tmp_path / "long.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    assert (
+        said(tmp_path / "long.toml") == f"{tmp_path}/long.toml: it is longer than 1048576 bytes, and so no circuit file"
+    )
+    (tmp_path / "bad.toml").write_text(SMALL.replace("kernel = 4", "kernel = -4"), encoding="utf-8")
+    line = line_of(SMALL, "kernel = 4")
+    assert said(tmp_path / "bad.toml") == f"{tmp_path}/bad.toml:{line}: dims, kernel: it is not between 0 and 2^64 - 1"

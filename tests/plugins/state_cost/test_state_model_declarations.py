@@ -1,0 +1,121 @@
+"""States as `CircuitCompiled` declares them, read and written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import Catalog, CircuitCompiled, LineDecoder, StateDeclaration, encode_event
+from proofstream_state_cost.circuit_file import load_circuit_file
+from proofstream_state_cost.declarations import circuit_from_declarations, declarations_of
+from proofstream_state_cost.errors import BadState
+from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
+
+DATA = Path(__file__).parents[2] / "data" / "state"
+
+
+def declared(state_id: str, **fields: Any) -> StateDeclaration:
+    given = {"kind": "recurrent", "section": "main", "format": "f32", "elements": 100} | fields
+    return StateDeclaration(id=state_id, **given)
+
+
+def read(*declarations: StateDeclaration) -> StateCircuit:
+    return circuit_from_declarations("some", declarations)
+
+
+def test_a_full_declaration_is_taken_as_it_is() -> None:
+    declaration = StateDeclaration(
+        id="whatever", kind="recurrent", section="draft", format="{ssm_h_storage}", elements=7, local="conv",
+        block="kda", layer=3, verify="conv_steps", lifetime="sequence",
+    )  # fmt: skip
+    assert read(declaration).states == (
+        State(
+            id="whatever", local="conv", block="kda", layer=3, section=Section.DRAFT, kind=StateKind.RECURRENT,
+            format=Format(key="ssm_h_storage"), elements=7, verify=VerifyRule.CONV_STEPS,
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state_id", "layer", "block", "local"),
+    [
+        ("l4.mamba.conv", 4, "mamba", "conv"),
+        ("l0.h", 0, "", "h"),
+        ("draft.attn.k", None, "attn", "k"),
+        ("head.prefix_hidden", None, "head", "prefix_hidden"),
+        ("l12.moe.experts.h", 12, "moe.experts", "h"),
+        ("h", None, "", "h"),
+        ("layer4.h", None, "layer4", "h"),
+        ("l99999999999999999999.m.h", None, "l99999999999999999999.m", "h"),
+        ("..", None, "", ".."),
+    ],
+)
+def test_what_a_declaration_leaves_out_is_in_its_id(state_id: str, layer: int | None, block: str, local: str) -> None:
+    [state] = read(declared(state_id)).states
+    assert (state.id, state.layer, state.block, state.local) == (state_id, layer, block, local)
+
+
+def test_what_a_declaration_says_counts_more_than_its_id() -> None:
+    [state] = read(declared("l4.mamba.conv", layer=5, block="kda", local="c")).states
+    assert (state.layer, state.block, state.local) == (5, "kda", "c")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"kind": "recurring"}, "kind 'recurring' is none of recurrent, paged_kv, prefix_snapshot, "),
+        ({"section": "tail"}, "section 'tail' is none of main, draft"),
+        ({"format": "fp4"}, "format 'fp4' is no dtype and no {key}"),
+        ({"format": "{}"}, "format '{}' is no dtype and no {key}"),
+        ({"verify": "steps"}, "verify 'steps' is none of h_steps, conv_steps"),
+        ({"kind": "paged_kv", "verify": "h_steps"}, "a paged_kv state keeps no verify intermediates"),
+        ({"lifetime": "forever"}, "lifetime 'forever' is none of model, sequence, verify, snapshot"),
+        ({"lifetime": "verify"}, "lifetime 'verify' is not that of a recurrent state, which is 'sequence'"),
+        ({"kind": "paged_kv", "lifetime": "sequence"}, "which is 'model'"),
+        ({"of": "l0.m.x"}, "a recurrent state is no copy of another"),
+        ({"kind": "ring_snapshot", "of": "l0.m.x"}, "it is a copy of l0.m.x, and there is no such state"),
+        ({"kind": "ring_snapshot"}, "a ring_snapshot is a copy of another state, and it does not say of which"),
+        ({"elements": 2**64}, "elements are not between 0 and 2^64 - 1"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_by_its_id(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadState) as caught:
+        read(declared("l0.m.h"), declared("l1.m.h", **fields))
+    assert str(caught.value).startswith("state l1.m.h: ")
+    assert reason in str(caught.value)
+
+
+def test_two_states_of_one_id_are_refused() -> None:
+    with pytest.raises(BadState, match=r"state l0\.m\.h: there are two of that id"):
+        read(declared("l0.m.h"), declared("l0.m.h"))
+
+
+def test_a_strange_id_keeps_the_message_in_one_line() -> None:
+    with pytest.raises(BadState) as caught:
+        read(declared("l0\n.m.h", kind="x"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_snapshot_is_tied_to_its_state_by_the_whole_id() -> None:
+    circuit = read(
+        declared("l0.m.h", format="{h}"), declared("l0.m.ring", kind="ring_snapshot", lifetime="snapshot", of="l0.m.h")
+    )
+    assert circuit.states[1].of == "l0.m.h"
+    assert circuit.states[0].dtype({"h": Dtype.FP8}) is Dtype.FP8
+
+
+def test_a_circuit_survives_the_wire() -> None:
+    circuit = load_circuit_file(DATA / "qwen3.8-27b.toml")
+    event = CircuitCompiled(
+        total_layers=0, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0,
+        states=declarations_of(circuit),
+    )  # fmt: skip
+    decoded = LineDecoder(Catalog()).decode(encode_event(event))
+    assert isinstance(decoded.event, CircuitCompiled)
+    assert isinstance(decoded.event.states, list)
+    again = circuit_from_declarations(circuit.name, decoded.event.states)
+    assert again.states == tuple(replace(state, shape=None) for state in circuit.states)
+    assert again.recurrent_layers == circuit.recurrent_layers == 48
