@@ -192,7 +192,7 @@ class Outlets:
 
         A viewer that was there and has gone, because a person closed it, is not lost.
         """
-        senders = [outlet.sender for outlet in (*self._files, *self._peers)]
+        senders = [*(file.sender for file in self._files), *(peer.sender for peer in self._peers)]
         lost = {
             "lost_batches": sum(peer.skipped for peer in self._peers),
             "lost_files": sum(file.lost_files for file in self._files),

@@ -46,7 +46,7 @@ def introduce(stream: rr.RecordingStream, recording: Recording) -> None:
     stream.send_recording_name(recording.name)
     stream.send_recording_start_time_nanos(recording.started_ns)
     for name, values in recording.properties.items():
-        stream.send_property(name, rr.AnyValues(**values))
+        stream.send_property(name, rr.AnyValues(drop_untyped_nones=True, **values))
 
 
 class Flushed(enum.Enum):

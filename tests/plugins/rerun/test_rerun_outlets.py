@@ -1,0 +1,174 @@
+"""Recordings arrive: in files, at a server of our own, at viewers; one after the other and several at once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rerun.chunk import RrdReader
+
+from proofstream import ConfigError
+
+
+def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    outlets = kit.outlets(f"file:{path}")
+    outlets.begin(kit.recording())
+    for first in range(0, 100, 10):
+        outlets.write("first", [kit.Rows("values", first, 10), kit.Rows("others", first, 5)])
+    outlets.end("first")
+    outlets.close(5)
+
+    assert kit.verify(path) == ""
+    rows = kit.rows_of(path)
+    assert (rows["first:values"], rows["first:others"], rows["first:static"]) == (100, 50, 1)
+    assert [blueprint.kind for blueprint in RrdReader(path).blueprints()] == ["blueprint"]
+    # Twenty, the static data, the layout.
+    assert outlets.counters() == {"writes": 22, "reconnects": 0}
+
+
+def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    outlets = kit.outlets(f"file:{path}")
+    outlets.begin(kit.recording())
+    outlets.close(5)
+
+    (entry,) = RrdReader(path).recordings()
+    assert (entry.application_id, entry.recording_id) == ("proofstream-test", "first")
+    columns: dict[str, Any] = {}
+    for chunk in RrdReader(path).stream():
+        columns |= chunk.to_record_batch().to_pydict()
+    assert columns["RecordingInfo:name"] == [["the first one"]]
+    assert columns["RecordingInfo:start_time"] == [[1_700_000_000_000_000_000]]
+    assert columns["model"] == [["tiny"]]
+    assert columns["layers"] == [[3]]
+
+
+def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    path.write_text("old", "ascii")
+    (tmp_path / "proof-2.rrd").write_text("somebody's", "ascii")
+    outlets = kit.outlets(f"file:{path}")
+    for name in ("first", "second", "third"):
+        outlets.begin(kit.recording(name))
+        outlets.write(name, [kit.Rows("values", 0, 7)])
+    for name in ("first", "third", "second"):
+        outlets.end(name)
+    outlets.close(5)
+
+    assert (tmp_path / "proof-2.rrd").read_text("ascii") == "somebody's"
+    files = {"first": path, "second": tmp_path / "proof-3.rrd", "third": tmp_path / "proof-4.rrd"}
+    for name, file in files.items():
+        assert kit.verify(file) == ""
+        assert kit.rows_of(file)[f"{name}:values"] == 7
+
+
+def test_what_is_written_into_nothing_is_passed_over(kit: Any, tmp_path: Path) -> None:
+    outlets = kit.outlets(f"file:{tmp_path / 'proof.rrd'}", "serve")
+    outlets.write("never", [kit.Rows("values", 0, 1)])
+    outlets.show("never")
+    outlets.end("never")
+    outlets.tick()
+    outlets.close(5)
+
+    assert outlets.counters() == {"writes": 0, "reconnects": 0}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_viewer_gets_everything_and_the_newest_layout(kit: Any, tmp_path: Path) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    outlets = kit.outlets(f"127.0.0.1:{viewer.port}")
+    outlets.begin(kit.recording())
+    outlets.write("first", [kit.Rows("values", 0, 1000)])
+    outlets.show("first")
+    outlets.write("first", [kit.Rows("values", 1000, 1000)])
+    outlets.close(5)
+
+    assert outlets.counters()["reconnects"] == 0
+    assert kit.eventually(lambda: viewer.rows()["first:values"] == 2000)
+    assert viewer.rows()["first:static"] == 1
+
+
+@pytest.mark.parametrize("form", ["tcp://127.0.0.1:{}", "rerun+http://localhost:{}", "rerun+http://127.0.0.1:{}/proxy"])
+def test_a_viewer_may_be_named_in_several_ways(kit: Any, tmp_path: Path, form: str) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    outlets = kit.outlets(form.format(viewer.port))
+    outlets.begin(kit.recording())
+    outlets.close(5)
+
+    assert kit.eventually(lambda: viewer.rows()["first:static"] == 1)
+
+
+def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those(kit: Any, tmp_path: Path) -> None:
+    port = kit.free_port()
+    outlets = kit.outlets(f"serve:{port}")
+    for name in ("first", "second"):
+        outlets.begin(kit.recording(name))
+        outlets.write(name, [kit.Rows("values", 0, 100)])
+        outlets.end(name)
+    outlets.begin(kit.recording("third"))
+    with kit.reader(port, tmp_path / "late.rrd") as late:
+        assert kit.eventually(lambda: late.rows()["second:values"] == 100)
+        outlets.write("third", [kit.Rows("values", 0, 30)])
+        assert kit.eventually(lambda: late.rows()["third:values"] == 30)
+    outlets.close(5)
+
+    assert kit.rows_of(tmp_path / "late.rrd")["first:values"] == 100
+    assert kit.recordings_of(tmp_path / "late.rrd") == ["first", "second", "third"]
+
+
+def test_a_viewer_that_was_killed_gets_all_from_our_server_again(kit: Any, tmp_path: Path) -> None:
+    port = kit.free_port()
+    outlets = kit.outlets(f"serve:{port}")
+    outlets.begin(kit.recording())
+    outlets.write("first", [kit.Rows("values", 0, 100)])
+    for name in ("one.rrd", "two.rrd"):
+        with kit.reader(port, tmp_path / name) as reader:
+            assert kit.eventually(lambda: reader.rows()["first:values"] == 100)
+    outlets.close(5)
+
+    assert outlets.counters()["reconnects"] == 0
+
+
+def test_our_server_listens_on_the_loopback_address_only(kit: Any, tmp_path: Path) -> None:
+    port = kit.free_port()
+    outlets = kit.outlets(f"serve:{port}")
+    listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]]
+    outlets.close(5)
+
+    assert f"0100007F:{port:04X}" in listening
+    assert f"00000000:{port:04X}" not in listening
+
+
+def test_a_port_that_is_taken_is_said_at_once(kit: Any) -> None:
+    port = kit.free_port()
+    kit.outlets(f"serve:{port}")
+
+    with pytest.raises(ConfigError, match=f"serve:{port} cannot be had"):
+        kit.outlets(f"serve:{port}")
+
+
+def test_without_a_port_another_one_is_taken(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+    kit.outlets("serve")
+    kit.outlets("serve")
+
+    lines = [message for message in caplog.messages if "can be watched" in message]
+    assert len(set(lines)) == 2
+
+
+def test_a_file_beside_viewers_is_complete(kit: Any, tmp_path: Path) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    path = tmp_path / "proof.rrd"
+    outlets = kit.outlets(f"file:{path}", "serve", f"127.0.0.1:{viewer.port}", f"127.0.0.1:{kit.free_port()}")
+    outlets.begin(kit.recording())
+    outlets.write("first", [kit.Rows("values", 0, 100)])
+    began = time.monotonic()
+    outlets.close(5)
+
+    assert time.monotonic() - began < 5
+    assert kit.verify(path) == ""
+    assert kit.rows_of(path)["first:values"] == 100
+    assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
+    assert outlets.counters()["lost_viewers"] == 1
