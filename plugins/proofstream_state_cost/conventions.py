@@ -189,6 +189,7 @@ TRANSFORMERS: Final = Convention(
     h=_transformers_h,
     conv=_model_dtype,
     extends=_extends("transformers 5.24"),
+    caveats=("transformers was measured without its GPU kernels, which may store h in another dtype",),
 )
 VLLM: Final = Convention(
     name="vllm",
@@ -239,7 +240,8 @@ def choose(
     Raises:
         ConventionError: There is no such preset, a part is missing, or its value is none of those.
     """
-    parts = {"conv-columns": conv_columns, "conv-dtype": conv_dtype, "h-dtype": h_dtype}
+    columns = None if conv_columns is None else _columns(conv_columns).value
+    parts = {"conv-columns": columns, "conv-dtype": conv_dtype, "h-dtype": h_dtype}
     given = {part: value for part, value in parts.items() if value is not None}
     convention = _base(name, parts)
     for part, value in given.items():
@@ -264,12 +266,16 @@ def _base(name: str | None, parts: Mapping[str, str | None]) -> Convention:
     return Convention(name=CUSTOM, engine="no engine", columns=Columns.K, h=_fixed(Dtype.F32), conv=_fixed(Dtype.F32))
 
 
-def _with_columns(convention: Convention, value: str) -> Convention:
+def _columns(value: str) -> Columns:
     spelled = value.lower().replace("kernel", "k")
     for columns in Columns:
         if columns.value.lower() == spelled:
-            return replace(convention, columns=columns, columns_of={})
+            return columns
     raise ConventionError(f"conv-columns is {value!r}; known are K and K-1")
+
+
+def _with_columns(convention: Convention, value: str) -> Convention:
+    return replace(convention, columns=Columns(value), columns_of={})
 
 
 def _with_conv(convention: Convention, value: str) -> Convention:

@@ -156,7 +156,8 @@ def test_what_is_counted_is_said_in_one_line(name: str, line: str) -> None:
 def test_what_is_not_counted_is_said() -> None:
     assert any("attention page" in note for note in state_circuit(model(), PRESETS["vllm"]).assumptions)
     assert any("SGLANG_MAMBA_CONV_DTYPE" in note for note in PRESETS["sglang"].notes(model()))
-    assert PRESETS["transformers"].notes(model()) == ()
+    assert any("GPU kernels" in note for note in PRESETS["transformers"].notes(model()))
+    assert PRESETS["metrale"].notes(model("nemotron_h")) == ()
 
 
 def test_a_rule_that_is_carried_over_is_said() -> None:
@@ -168,8 +169,8 @@ def test_a_rule_that_is_carried_over_is_said() -> None:
     for name, engine in (("vllm", "vLLM 0.33"), ("sglang", "sglang 0.5.23")):
         told = f"no model of glm5_next was measured with {engine}: its rule is carried over"
         assert PRESETS[name].notes(model("glm5_next"))[0] == told
-    assert PRESETS["transformers"].notes(model("olmo_hybrid")) == (
-        "no model of olmo_hybrid was measured with transformers 5.24: its rule is carried over",
+    assert PRESETS["transformers"].notes(model("olmo_hybrid"))[0] == (
+        "no model of olmo_hybrid was measured with transformers 5.24: its rule is carried over"
     )
 
 
@@ -201,7 +202,9 @@ def test_families_that_conventions_name_exist() -> None:
 
 @pytest.mark.parametrize(("word", "columns"), [("K", 4), ("k-1", 3), ("kernel", 4), ("Kernel-1", 3)])
 def test_columns_have_two_spellings(word: str, columns: int) -> None:
-    assert elements(model(), choose("transformers", conv_columns=word))["conv"] == 16 * columns
+    own = choose("transformers", conv_columns=word)
+    assert elements(model(), own)["conv"] == 16 * columns
+    assert own.name == f"transformers+conv-columns={'K' if columns == 4 else 'K-1'}"
 
 
 def test_a_replaced_part_is_in_the_name() -> None:
