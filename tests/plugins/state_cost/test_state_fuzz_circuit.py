@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given, settings
@@ -29,12 +29,46 @@ SMALL = (Path(__file__).parents[2] / "data" / "state" / "small.toml").read_text(
 TABLES: dict[str, Any] = tomllib.loads(SMALL)
 FORMATS = {"ssm_h_storage": Dtype.F32, "kv_cache_dtype": Dtype.BF16}
 
-FRAGMENTS = [
-    "[", "]", "[[", "]]", "{", "}", '"', '"""', "'''", "=", ",", ".", "#", "\n", "\r\n", "\\", "\x00", "\x85", "\u2028",
-    "\ufeff", "x", " x ", "*", "+", "-1", "0", "1e9", "nan", "inf", "true", "18446744073709551615",
-    "18446744073709551616", "99999999999999999999999999", "{}", "{a}", "of", 'of = "h"', "shape", "name", "[dims]", "[block.mamba]",
-    "state = 1", "[[block.mamba.state]]", "count = 3", "kind", "recurrent", "ring_snapshot", 'verify = "h_steps"', "\U0001f600",
-]  # fmt: skip
+SIGNS = [
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    '"',
+    '"""',
+    "'''",
+    "=",
+    ",",
+    ".",
+    "#",
+    "\n",
+    "\r\n",
+    "\\",
+    "\x00",
+    "\x85",
+    "\u2028",
+]
+NUMBERS = ["0", "-1", "1e9", "nan", "inf", "true", "18446744073709551615", "18446744073709551616", "9" * 30]
+PARTS = [
+    "x",
+    " x ",
+    "*",
+    "+",
+    "{}",
+    "{a}",
+    "of",
+    "shape",
+    "name",
+    "kind",
+    "recurrent",
+    "ring_snapshot",
+    "\ufeff",
+    "\U0001f600",
+]
+LINES = ['of = "h"', 'verify = "h_steps"', "count = 3", "state = 1", "[dims]", "[block.mamba]", "[[block.mamba.state]]"]
+FRAGMENTS = [*SIGNS, *NUMBERS, *PARTS, *LINES]
 
 
 @st.composite
@@ -63,7 +97,11 @@ WILD = st.recursive(
 
 def spots(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """The paths of all that is in a document."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        inner = list(cast("dict[str | int, Any]", value).items())
+    elif isinstance(value, list):
+        inner = list(enumerate(cast("list[Any]", value)))
     return [path, *(spot for key, child in inner for spot in spots(child, (*path, key)))]
 
 
@@ -178,8 +216,8 @@ def arithmetic(axis: str, dims: dict[str, int]) -> int:
 def layer_kinds(stretches: list[Any]) -> list[str]:
     kinds: list[str] = []
     for stretch in stretches:
-        table = {"kind": stretch} if isinstance(stretch, str) else stretch
-        several = table["kind"] if isinstance(table["kind"], list) else [table["kind"]]
+        table: Any = {"kind": stretch} if isinstance(stretch, str) else stretch
+        several: list[str] = [table["kind"]] if isinstance(table["kind"], str) else table["kind"]
         kinds += several * table.get("count", 1)
     return kinds
 

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "data" / "state"
 
 
 def declared(state_id: str, **fields: Any) -> StateDeclaration:
-    given = {"kind": "recurrent", "section": "main", "format": "f32", "elements": 100} | fields
+    given: dict[str, Any] = {"kind": "recurrent", "section": "main", "format": "f32", "elements": 100} | fields
     return StateDeclaration(id=state_id, **given)
 
 

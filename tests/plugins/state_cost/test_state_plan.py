@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 def declared(state_id: str, elements: int, **fields: Any) -> StateDeclaration:
-    given = {"kind": "recurrent", "section": "main", "format": "{h}"} | fields
+    given: dict[str, Any] = {"kind": "recurrent", "section": "main", "format": "{h}"} | fields
     return StateDeclaration(id=state_id, elements=elements, **given)
 
 

@@ -19,7 +19,7 @@ RULES: dict[str, dict[str, Any]] = {case["id"]: case for case in GOLDEN["rule_ca
 
 
 def declared(state_id: str, elements: int, **fields: Any) -> StateDeclaration:
-    given = {"kind": "recurrent", "section": "main", "format": "{h}"} | fields
+    given: dict[str, Any] = {"kind": "recurrent", "section": "main", "format": "{h}"} | fields
     return StateDeclaration(id=state_id, elements=elements, **given)
 
 
