@@ -26,7 +26,9 @@ from proofstream_state_cost.tables import (
 )
 
 _WIDEST = 3
+_UNBOUNDED = 10_000
 _WRITTEN = "bytes are those that a program writes; a copy reads as many"
+_SPEED = "at {rate:f}/s means bytes a second, at so many checkpoints a second of one sequence"
 _PICK = "each program around a verify writes the total once; --convention NAME shows them one by one"
 _NO_STATE = "No layer keeps recurrent state: the programs around a verify write nothing."
 
@@ -68,8 +70,9 @@ def several(cases: Sequence[Case], settings: Settings, *, left_out: Sequence[str
     yield Text("")
     shared = [note for note in cases[0].notes if all(note in case.notes for case in cases)]
     own = [f"{case.costs.convention}: {note}" for case in cases for note in case.notes if note not in shared]
+    speed = [] if settings.rate is None else [_SPEED.format(rate=settings.rate)]
     unread = [unread_note(key) for key in cases[0].unread if all(key in case.unread for case in cases)]
-    yield _notes([*([_PICK] if costs.circuit.recurrent_states else []), *left_out, *shared, *own, *unread])
+    yield _notes([*([_PICK] if costs.circuit.recurrent_states else []), *speed, *left_out, *shared, *own, *unread])
 
 
 def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
@@ -78,7 +81,7 @@ def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
     table.add_column(no_wrap=True, style=style)
     table.add_column(overflow="fold", style=style)
     for name, text in rows:
-        table.add_row(Text(name), Text(text))
+        table.add_row(_text(name), _text(text))
     return table
 
 
@@ -87,7 +90,8 @@ def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str
     whole = Group(*parts)
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, highlight=False, emoji=False)
     tables = [part for part in whole.renderables if isinstance(part, Table)]
-    needed = max((console.measure(table).minimum for table in tables), default=0)
+    unbounded = console.options.update(width=_UNBOUNDED)
+    needed = max((console.measure(table, options=unbounded).minimum for table in tables), default=0)
     with console.capture() as capture:
         for part in whole.renderables:
             console.print(part, width=max(width, needed) if isinstance(part, Table) else width)
@@ -96,7 +100,12 @@ def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str
 
 def _headline(name: str, layers: int, what: str) -> Text:
     plural = "layer" if layers == 1 else "layers"
-    return Text(f"{name}: {number(layers)} recurrent {plural}, {what}", style="bold")
+    return _text(f"{name}: {number(layers)} recurrent {plural}, {what}", style="bold")
+
+
+def _text(text: str, *, style: str = "") -> Text:
+    """Text of which some was read from a file: what would not be printed as itself must not reach a terminal."""
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), style=style)
 
 
 def _widest(case: Case) -> Iterator[Text]:

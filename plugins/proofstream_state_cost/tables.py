@@ -116,8 +116,7 @@ def plan_table(case: Case, plan: Plan) -> Table:
 
 def comparison_table(cases: Sequence[Case], settings: Settings) -> Table:
     """One sequence's recurrent state under several conventions side by side, in bytes."""
-    first = "bytes of one sequence"
-    table = _table(first, *(case.costs.convention for case in cases), left=(first,))
+    table = _table("bytes", *(case.costs.convention for case in cases), left=("bytes",))
     sizes = [{group.group: group.bytes for group in case.costs.programs["slot_zero"].groups} for case in cases]
     for group in dict.fromkeys(name for each in sizes for name in each):
         table.add_row(group, *(number(each[group]) if group in each else "" for each in sizes))
@@ -128,10 +127,10 @@ def comparison_table(cases: Sequence[Case], settings: Settings) -> Table:
         _add_sums(table, name, [product(size, settings.slots, subject=name) for size in totals])
     if settings.rate is not None:
         speeds = [speed(size, settings.rate) for size in totals]
-        table.add_row(f"bytes/s, {settings.rate:f} checkpoints/s", *speeds)
+        table.add_row(f"at {settings.rate:f}/s", *speeds)
     plans = [case.plan for case in cases if case.plan is not None]
     if plans and (settings.verify_steps or settings.kv_blocks):
-        _add_sums(table, f"plan of {number(settings.slots or 1)} slots", [plan.bytes for plan in plans])
+        _add_sums(table, f"plan, {number(settings.slots or 1)} slots", [plan.bytes for plan in plans])
     return table
 
 
