@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -97,11 +97,7 @@ WILD = st.recursive(
 
 def spots(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """The paths of all that is in a document."""
-    inner: list[tuple[str | int, Any]] = []
-    if isinstance(value, dict):
-        inner = list(cast("dict[str | int, Any]", value).items())
-    elif isinstance(value, list):
-        inner = list(enumerate(cast("list[Any]", value)))
+    inner: Any = value.items() if hasattr(value, "items") else enumerate(value) if hasattr(value, "append") else ()
     return [path, *(spot for key, child in inner for spot in spots(child, (*path, key)))]
 
 
