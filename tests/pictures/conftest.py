@@ -138,10 +138,13 @@ class Viewer:
             self._process.wait(STOPS_WITHIN_S)
 
     def open(self, path: Path) -> list[Recording]:
-        """Load a file; its recordings by their names' order."""
+        """Load a file; its recordings."""
         self._client.open(str(path))
-        state = eventually(self._loaded, within_s=SETTLES_WITHIN_S)
-        return sorted(state.recordings, key=lambda recording: recording.store_id)
+        return eventually(self._loaded, within_s=SETTLES_WITHIN_S).recordings
+
+    def close(self) -> None:
+        """Forget all recordings."""
+        self._client.close("all")
 
     def _loaded(self) -> ViewerState | None:
         state = self._client.get_state()

@@ -92,11 +92,12 @@ def test_a_proof_while_it_runs_and_when_it_is_done(
 
 
 def test_an_aborted_proof_is_red_and_the_next_one_is_not(viewer: Any, wire_data: Path, tmp_path: Path) -> None:
-    path = tmp_path / "proofs.rrd"
-    record(wire_data / "aborted-then-next.jsonl", path)
-    aborted, completed = viewer.open(path)
+    record(wire_data / "aborted-then-next.jsonl", tmp_path / "proof.rrd")
+    (aborted,) = viewer.open(tmp_path / "proof.rrd")
     viewer.show(aborted)
     red = viewer.shoot("aborted")
+    viewer.close()
+    (completed,) = viewer.open(tmp_path / "proof-2.rrd")
     viewer.show(completed)
     green = viewer.shoot("after-aborted")
     for picture in (red, green):
