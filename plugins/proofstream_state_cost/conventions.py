@@ -189,7 +189,7 @@ TRANSFORMERS: Final = Convention(
     h=_transformers_h,
     conv=_model_dtype,
     extends=_extends("transformers 5.24"),
-    caveats=("transformers was measured without its GPU kernels, which may store h in another dtype",),
+    caveats=("h was measured without GPU kernels, which may store it in another dtype",),
 )
 VLLM: Final = Convention(
     name="vllm",
@@ -199,9 +199,7 @@ VLLM: Final = Convention(
     conv=_vllm_dtype,
     extends=_vllm_extends,
     unknown={"recurrent_gemma"},
-    caveats=(
-        "vLLM allocates pages: of a hybrid model it pads them to the size of an attention page, which is not counted",
-    ),
+    caveats=("what pads a hybrid model's pages to the size of attention pages is not counted",),
 )
 SGLANG: Final = Convention(
     name="sglang",
@@ -211,7 +209,7 @@ SGLANG: Final = Convention(
     conv=_fixed(Dtype.BF16),
     extends=_extends("sglang 0.5.23"),
     unknown={"bamba", "jamba", "minimax", "recurrent_gemma", "zamba", "zamba2"},
-    caveats=("sglang's dtypes are its defaults: SGLANG_MAMBA_CONV_DTYPE and SGLANG_MAMBA_SSM_DTYPE change them",),
+    caveats=("the dtypes are defaults: SGLANG_MAMBA_CONV_DTYPE and SGLANG_MAMBA_SSM_DTYPE change them",),
 )
 
 PRESETS: Final[Mapping[str, Convention]] = {

@@ -154,7 +154,7 @@ def test_what_is_counted_is_said_in_one_line(name: str, line: str) -> None:
 
 
 def test_what_is_not_counted_is_said() -> None:
-    assert any("attention page" in note for note in state_circuit(model(), PRESETS["vllm"]).assumptions)
+    assert any("attention pages" in note for note in state_circuit(model(), PRESETS["vllm"]).assumptions)
     assert any("SGLANG_MAMBA_CONV_DTYPE" in note for note in PRESETS["sglang"].notes(model()))
     assert any("GPU kernels" in note for note in PRESETS["transformers"].notes(model()))
     assert PRESETS["metrale"].notes(model("nemotron_h")) == ()

@@ -1,0 +1,54 @@
+"""docs/state-models.md names every type and convention that there is, and its figures are the program's."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from proofstream_state_cost.config_json import parse_model_config
+from proofstream_state_cost.conventions import PRESETS
+from proofstream_state_cost.counted_states import state_circuit
+from proofstream_state_cost.families import KNOWN
+from proofstream_state_cost.programs import Program, price
+
+_ROOT: Final = Path(__file__).parents[3]
+_PAGE: Final = (_ROOT / "docs" / "state-models.md").read_text(encoding="utf-8")
+_MODELS: Final[list[dict[str, Any]]] = json.loads((_ROOT / "tests/data/state/golden.json").read_text(encoding="utf-8"))[
+    "models"
+]
+_ROWS: Final = re.findall(r"^\| (\S+/\S+) \| (\d+) \| (.*) \|$", _PAGE, flags=re.MULTILINE)
+
+
+def test_every_type_has_a_row() -> None:
+    families = _PAGE.split("## Families")[1].split("\n## ")[0]
+    for model_type in KNOWN:
+        assert f"`{model_type}`" in families
+
+
+def test_every_convention_has_a_row() -> None:
+    conventions = _PAGE.split("## Conventions")[1].split("\n## ")[0]
+    for name in PRESETS:
+        assert f"\n| `{name}` |" in conventions
+
+
+def test_there_are_figures() -> None:
+    assert len(_ROWS) == 12
+
+
+@pytest.mark.parametrize(("name", "layers", "figures"), _ROWS, ids=[name for name, _, _ in _ROWS])
+def test_the_figures_are_the_program_s(name: str, layers: str, figures: str) -> None:
+    (golden,) = [model for model in _MODELS if model["name"].split(" ")[0] == name]
+    model = parse_model_config({"model_type": golden["model_type"], **golden["config"]})
+    assert int(layers) == len(model.recurrent_layer_ids)
+    found: list[str] = []
+    for preset in PRESETS.values():
+        if preset.why_not(model) is None:
+            (zero,) = price(state_circuit(model, preset), preset.formats, [Program.SLOT_ZERO])
+            found.append(f"{zero.bytes:,}")
+        else:
+            found.append("-")
+    assert figures.split(" | ") == found
