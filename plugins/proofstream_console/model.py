@@ -26,12 +26,16 @@ from proofstream import (
     ProofEvent,
     SessionClosed,
     SessionOpened,
+    StateBytesMoved,
+    StateProgramCost,
+    StateProgramRun,
     Timelines,
     TraceStarted,
     UnknownEvent,
 )
 from proofstream_console.devices import Devices
 from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
+from proofstream_console.states import States
 from proofstream_console.summaries import (
     NOT_WORKING,
     LayerSummary,
@@ -53,7 +57,10 @@ MAX_PLUGINS = 64
 MAX_TIME_SOURCES = 8
 """Kinds of time that are remembered; three are known."""
 
-_ABOUT_OURSELVES = (SessionOpened, SessionClosed, EventsLost, PluginHealth, TraceStarted, GpuTelemetry)
+_ABOUT_OURSELVES = (
+    *(SessionOpened, SessionClosed, EventsLost, PluginHealth, TraceStarted, GpuTelemetry),
+    *(StateProgramCost, StateBytesMoved),
+)
 
 SHOWN_LEVELS = frozenset({LogLevel.Info, LogLevel.Warn, LogLevel.Error, LogLevel.Unknown})
 
@@ -101,6 +108,7 @@ class Model:
         self.by_kind: dict[str, Tally] = {}
         self.parts: dict[IntervalKind, Tally] = {}
         self.devices = Devices()
+        self.states = States()
         self.health: dict[str, PluginHealth] = {}
         self.news = NewsDesk()
         self._was_opened = False
@@ -183,8 +191,9 @@ class Model:
         session = self.sessions.get(envelope.session_id)
         if session is None and not envelope.lineage:
             session = self._open_session(envelope)
-        # What a plugin makes of a session's last events comes after its end, and opens no other.
-        if session is not None:
+        # What a plugin makes of a session's last events comes after its end, and opens no other. An engine that runs
+        # beside the prover says nothing about how the proof goes on.
+        if session is not None and not isinstance(event, StateProgramRun):
             self._take_in(session, envelope)
 
     def _take_in(self, session: SessionState, envelope: Envelope) -> None:
@@ -207,6 +216,10 @@ class Model:
             self._trace_started(session_id, event)
         elif isinstance(event, GpuTelemetry):
             self.devices.measure(event, proving=bool(self._open))
+        elif isinstance(event, StateProgramCost):
+            self.states.price(event)
+        elif isinstance(event, StateBytesMoved):
+            self.states.move(event)
         else:
             return False
         return True

@@ -12,7 +12,7 @@ from proofstream import LogLevel
 from proofstream_console import words
 from proofstream_console.model import Model
 from proofstream_console.summaries import ProofSummary, Totals
-from proofstream_console.tables import kind_table, proof_table, slowest_table, trace_text
+from proofstream_console.tables import kind_table, proof_table, slowest_table, state_tables, trace_text
 from proofstream_console.text import CHECK, CROSS, WAIT, count, counted, duration, safe_text
 
 _DISAGREE_NS = 100_000_000
@@ -31,6 +31,8 @@ def report(model: Model, *, width: int) -> RenderableType:
         blocks += [Text(""), kind_table(model, width)]
     if model.slowest and totals.proofs:
         blocks += [Text(""), slowest_table(model, width)]
+    for table in state_tables(model, width):
+        blocks += [Text(""), table]
     return Group(*blocks)
 
 
@@ -95,6 +97,7 @@ def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
     yield from _sessions(model)
     for line in words.device_lines(model.devices, whole_run=True):
         yield "device", Text(line)
+    yield from _states(model)
     for health in model.troubled_plugins:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
 
@@ -130,6 +133,13 @@ def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
     if totals.broken_off:
         why = f", the last: {safe_text(totals.broken_reason)}" if totals.broken_reason else ""
         yield "broken off", Text(f"{counted(totals.broken_off, 'session')}{why}", style="yellow")
+
+
+def _states(model: Model) -> Iterator[tuple[str, Text]]:
+    for circuit in model.states.circuits:
+        yield "state", Text(words.state_costs(circuit))
+    if model.states.forgotten:
+        yield "", Text(f"and {counted(model.states.forgotten, 'state circuit')} before", style="dim")
 
 
 def _without_end(layers: int) -> str:

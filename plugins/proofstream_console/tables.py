@@ -1,17 +1,19 @@
-"""The tables of the closing report: time by layer kind, the slowest layers, and the proofs."""
+"""The tables of the closing report: time by layer kind, the slowest layers, the proofs, and state programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from proofstream import IntervalKind
 from proofstream_console import words
 from proofstream_console.model import Model
+from proofstream_console.states import StateProgram
 from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
-from proofstream_console.text import DOT, count, counted, duration, fine_percent, safe_text
+from proofstream_console.text import DOT, count, counted, duration, fine_percent, safe_text, size
 from proofstream_console.view import kind_style, shapes
 
 _WIDE = 64
@@ -26,10 +28,10 @@ _MAX_ABORTED = 5
 _NOTABLE_SHARE = 0.01
 
 
-def _table(title: str) -> Table:
+def _table(title: str = "") -> Table:
     table = Table(
         box=None,
-        title=title,
+        title=title or None,
         title_justify="left",
         title_style="bold",
         header_style="dim",
@@ -148,6 +150,35 @@ def proof_table(model: Model, width: int) -> Table:
             Text(time),
             _short_outcome(proof),
         )
+    return table
+
+
+def state_tables(model: Model, width: int) -> Iterator[Group]:
+    """What the runs of state programs have moved, a table for each state circuit."""
+    circuits = model.states.circuits
+    for circuit in circuits:
+        programs = [(name, program) for name, program in circuit.programs.items() if program.runs]
+        which = words.state_convention(circuit) if len(circuits) == 1 else words.state_circuit(circuit)
+        if programs:
+            # As a title of the table it would be wrapped to the table's width.
+            yield Group(Text(f"State programs ({which})", style="bold"), _state_table(programs, width))
+
+
+def _state_table(programs: list[tuple[str, StateProgram]], width: int) -> Table:
+    table = _table()
+    timed = any(program.timed_ns for _, program in programs)
+    columns = ["runs", *(["sequences"] if width >= _NARROW else []), "moved", *(["bandwidth"] if timed else [])]
+    table.add_column("program", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, program in programs:
+        cells = {
+            "runs": count(program.runs),
+            "sequences": count(program.sequences),
+            "moved": size(program.moved_bytes),
+            "bandwidth": words.bandwidth(program),
+        }
+        table.add_row("", Text(safe_text(name)), *(Text(cells[column]) for column in columns))
     return table
 
 

@@ -16,6 +16,9 @@ _SPACE = 0x20
 _SECOND = 10**9
 _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_NEXT_SIZE = 1023.5
+_ONE_WHOLE, _TWO_WHOLE = 9.995, 99.95
 _UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
 
 
@@ -103,6 +106,15 @@ def fine_percent(share: float) -> str:
 def memory(size: int) -> str:
     """Bytes in GiB."""
     return f"{size / 2**30:.1f} GiB"
+
+
+def size(number: float) -> str:
+    """Bytes in the binary unit that a person would choose, with three significant digits."""
+    value, unit = float(number), 0
+    while value >= _NEXT_SIZE and unit < len(_SIZES) - 1:
+        value, unit = value / 1024, unit + 1
+    decimals = 0 if not unit or value >= _TWO_WHOLE else 1 if value >= _ONE_WHOLE else 2
+    return f"{value:,.{decimals}f} {_SIZES[unit]}"
 
 
 def shape(rows_columns: tuple[int, int]) -> str:

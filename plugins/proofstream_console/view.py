@@ -8,6 +8,7 @@ from rich.text import Text
 from proofstream import Interval, LayerKind, LayerStart, Proof
 from proofstream_console import words
 from proofstream_console.model import Model
+from proofstream_console.states import StateCircuit
 from proofstream_console.summaries import LayerSummary, ProofSummary
 from proofstream_console.text import (
     ARROW,
@@ -52,7 +53,7 @@ class LiveView:
 
     def lines(self, *, width: int, height: int) -> list[Text]:
         """The view for a terminal of that size: at most `height - 1` lines, none wider than the terminal."""
-        footer = self._footer(max(1, (height - 1) // 3))
+        footer = self._footer(width, max(1, (height - 1) // 3))
         room = max(1, min(_MAX_BODY, height - 1 - len(footer)))
         body = self._body(width, room)
         self._body_height = min(room, max(self._body_height, len(body)))
@@ -144,10 +145,11 @@ class LiveView:
 
     # The footer: counts, devices, trouble
 
-    def _footer(self, room: int) -> list[Text]:
+    def _footer(self, width: int, room: int) -> list[Text]:
         lines = [self._counts(), *self._kinds()] if self._model.totals.proofs or self._model.lost else []
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
         lines += [Text(line, style="dim") for line in words.device_lines(self._model.devices)]
+        lines += [_state(circuit, width) for circuit in self._model.states.circuits[:1]]
         if len(lines) > room:
             more = len(lines) - room + 1
             lines = (
@@ -179,6 +181,14 @@ class LiveView:
             for kind, tally in tallies
         ]
         return [Text("   ").join(parts)]
+
+
+def _state(circuit: StateCircuit, width: int) -> Text:
+    """What a state circuit's programs cost and have moved; what does not fit is left out from the end."""
+    line = Text(f"state ({safe_text(circuit.convention, 20)}, derived)", style="dim")
+    for part in words.state_now(circuit):
+        line = _append_if_fits(line, Text(f" {DOT} {part}"), width)
+    return line
 
 
 def _proof_counts(model: Model) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from proofstream import Interval, PluginHealth
 from proofstream_console.devices import Device, Devices, MeasuredDevice
+from proofstream_console.states import StateCircuit, StateProgram
 from proofstream_console.summaries import NOT_WORKING, ProofSummary
-from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text
+from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text, size
 
 MAX_NAME = 60
 MAX_MESSAGE = 500
@@ -147,6 +148,44 @@ def _reported_line(device: Device) -> str:
     if device.utilization is not None:
         said.append(f"{percent(device.utilization)} busy")
     return f" {DOT} ".join(said) + " (reported)"
+
+
+def state_circuit(circuit: StateCircuit) -> str:
+    """The name of a state circuit and its convention, since its bytes mean nothing without that."""
+    return f"{safe_text(circuit.name, MAX_NAME)}, {state_convention(circuit)}"
+
+
+def state_convention(circuit: StateCircuit) -> str:
+    """Under which convention its states are counted."""
+    return f"convention {safe_text(circuit.convention, MAX_NAME)}"
+
+
+def state_costs(circuit: StateCircuit) -> str:
+    """One line for what each program of a state circuit writes for one sequence."""
+    layers = "" if circuit.recurrent_layers is None else f", {counted(circuit.recurrent_layers, 'recurrent layer')}"
+    costs = "; ".join(
+        f"{size(number)} per sequence for {', '.join(safe_text(name, MAX_NAME) for name in names)}"
+        for number, names in circuit.costs.items()
+    )
+    return f"{costs} (derived; {state_circuit(circuit)}{layers})" if costs else state_circuit(circuit) + layers
+
+
+def state_now(circuit: StateCircuit) -> Iterator[str]:
+    """The parts of one line for a state circuit, the least important last."""
+    costs, total = circuit.costs, circuit.total
+    if costs:
+        spread = size(min(costs)) if len(costs) == 1 else f"{size(min(costs))} to {size(max(costs))}"
+        yield f"{spread} per sequence"
+    if total.runs:
+        yield f"{size(total.moved_bytes)} moved"
+    if total.timed_ns:
+        yield bandwidth(total)
+    yield safe_text(circuit.name, MAX_NAME)
+
+
+def bandwidth(program: StateProgram) -> str:
+    """What runs wrote per second, or nothing if that is not known."""
+    return "" if program.bytes_per_s is None else f"{size(program.bytes_per_s)}/s"
 
 
 TIME_SOURCES = {
