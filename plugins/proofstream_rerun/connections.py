@@ -21,6 +21,7 @@ _WORDS = ("spawn", "serve", "file")
 _SCHEMES = ("tcp", "rerun+http", "rerun+https", "rerun")
 _TLS_SCHEMES = ("rerun", "rerun+https")
 _TLS_PORT = 443
+_VIEWER_PORT = 9876
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\.?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
 _LAST_PORT = 65535
@@ -189,7 +190,7 @@ def _parse_url(text: str, scheme: str, rest: str) -> Viewer:
     host, port = _split_host(text, authority)
     if port is None and tls:
         return Viewer(host, _TLS_PORT, tls=True)
-    return Viewer(host, _port(text, port, example=f"{scheme}://{authority}:9876"), tls=tls)
+    return Viewer(host, _port(text, port, example=f"{scheme}://{Viewer(host, _VIEWER_PORT).address}"), tls=tls)
 
 
 def _parse_address(text: str, asked: str) -> Viewer:
@@ -198,8 +199,9 @@ def _parse_address(text: str, asked: str) -> Viewer:
     if meant:
         raise _mistake(text, f"there is no {host}", hint=_suggestion(meant[0], host, port))
     if port is None:
-        raise _mistake(text, "it is no known word, and has no port", hint=f"write {host}:9876 for a viewer there")
-    return Viewer(host, _port(text, port, example=f"{host}:9876"))
+        hint = f"write {Viewer(host, _VIEWER_PORT).address} for a viewer there"
+        raise _mistake(text, "it is no known word, and has no port", hint=hint)
+    return Viewer(host, _port(text, port, example=Viewer(host, _VIEWER_PORT).address))
 
 
 def _suggestion(word: str, host: str, port: str | None) -> str:

@@ -17,6 +17,7 @@ from proofstream_rerun.exits import abandon
 from proofstream_rerun.probing import Answer, probe
 from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
 
+_GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
 _TICK_S = 0.1
 _IDLE_S = 0.2
@@ -222,7 +223,7 @@ class PeerOutlet:
     def _check(self) -> None:
         """See whether the viewer is awake, and whether it got what was sent."""
         answer = probe(self.viewer, deadline_s=self._pace.probe_s)
-        if answer in {Answer.ABSENT, Answer.FOREIGN}:
+        if answer in _GONE:
             self._lose(answer.value)
             return
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_all(self._pace.flush_s)
@@ -308,15 +309,25 @@ class PeerOutlet:
         """Close the streams, unless the viewer does not answer any more."""
         if self.state is State.AWAY:
             return
-        is_awake = probe(self.viewer, deadline_s=self._pace.probe_s) is not Answer.SILENT
-        if not is_awake or self._flush_all(self._time_left()) is Flushed.SLOW:
+        answer = probe(self.viewer, deadline_s=self._pace.probe_s)
+        if answer in _GONE:
+            self._lose(answer.value)
+            return
+        flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_twice()
+        if flushed is Flushed.SLOW:
             self.state = State.ASLEEP
             abandon(self._streams)
             return
-        time.sleep(_ERROR_S)
-        if self._flush_all(self._pace.flush_s) is Flushed.DONE:
-            self.is_finished = self._position >= self._backlog.end_position
+        self.is_finished = flushed is Flushed.DONE and self._position >= self._backlog.end_position
         self._streams.clear()
+
+    def _flush_twice(self) -> Flushed:
+        """Flush; and again, as the first flush may be content although the peer takes nothing."""
+        flushed = self._flush_all(self._time_left())
+        if flushed is Flushed.DONE:
+            time.sleep(_ERROR_S)
+            flushed = self._flush_all(self._pace.flush_s)
+        return flushed
 
     def _time_left(self) -> float:
         assert self._leave_by is not None

@@ -1,0 +1,189 @@
+"""What a person writes after --rerun: what it means, and the one line that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofstream import ConfigError
+from proofstream_rerun.connections import File, Serve, Spawn, Viewer, check_file, parse_connection, parse_connections
+
+
+@pytest.mark.parametrize(
+    ("text", "connection"),
+    [
+        ("spawn", Spawn()),
+        (" spawn ", Spawn()),
+        ("serve", Serve()),
+        ("serve:9999", Serve(9999)),
+        ("file:proof.rrd", File(Path("proof.rrd"))),
+        ("file:/tmp/a folder/b:c.rrd", File(Path("/tmp/a folder/b:c.rrd"))),
+        ("file:~/proof.rrd", File(Path.home() / "proof.rrd")),
+        ("127.0.0.1:9876", Viewer("127.0.0.1", 9876)),
+        ("gpu-box.example.org:9876", Viewer("gpu-box.example.org", 9876)),
+        ("[::1]:9876", Viewer("::1", 9876)),
+        ("tcp://localhost:9876", Viewer("localhost", 9876)),
+        ("tcp://[fe80::1%eth0]:1", Viewer("fe80::1%eth0", 1)),
+        ("tcp://serve:9876", Viewer("serve", 9876)),
+        ("rerun+http://localhost:9876", Viewer("localhost", 9876)),
+        ("rerun+http://localhost:9876/", Viewer("localhost", 9876)),
+        ("rerun+http://localhost:9876/proxy", Viewer("localhost", 9876)),
+        ("rerun+https://hub.example.org", Viewer("hub.example.org", 443, tls=True)),
+        ("rerun://hub.example.org:65535/proxy", Viewer("hub.example.org", 65535, tls=True)),
+    ],
+)
+def test_what_it_means(text: str, connection: object) -> None:
+    assert parse_connection(text) == connection
+
+
+@pytest.mark.parametrize(
+    ("viewer", "url"),
+    [
+        (Viewer("localhost", 9876), "rerun+http://localhost:9876/proxy"),
+        (Viewer("::1", 9876), "rerun+http://[::1]:9876/proxy"),
+        (Viewer("hub.example.org", 443, tls=True), "rerun+https://hub.example.org:443/proxy"),
+    ],
+)
+def test_the_url_is_the_one_that_rerun_takes(viewer: Viewer, url: str) -> None:
+    assert viewer.url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("", "it is empty", "write spawn, serve, "),
+        ("  ", "it is empty", "write spawn, serve, "),
+        ("spwan", "there is no spwan", "did you mean spawn?"),
+        ("Spawn", "there is no Spawn", "did you mean spawn?"),
+        ("serv", "there is no serv", "did you mean serve?"),
+        ("serv:9999", "there is no serv", "did you mean serve:9999? A host of that name is tcp://serv:9999"),
+        ("files:9999", "there is no files", "did you mean file:9999? A host of that name is tcp://files:9999"),
+        ("fiel:proof.rrd", "there is no fiel", "did you mean file:proof.rrd?"),
+        ("spawn:9876", "spawn stands alone", "write spawn, or HOST:PORT for a viewer that is there"),
+        ("serve:", "it has no port", "write serve:9877"),
+        ("serve:0", "'0' is no port", "a port is a number from 1 to 65535"),
+        ("serve:http", "'http' is no port", "a port is a number from 1 to 65535"),
+        ("file", "it names no file", "write file:proof.rrd"),
+        ("file:", "it names no file", "write file:proof.rrd"),
+        ("file: proof.rrd", "it names no file", "write file:proof.rrd"),
+        ("file:/", "it names no file", "write file:/proof.rrd"),
+        ("file:///tmp/proof.rrd", "a path stands right after file:", "write file:/tmp/proof.rrd"),
+        ("localhost", "it is no known word, and has no port", "write localhost:9876 for a viewer there"),
+        ("localhost:", "it has no port", "write localhost:9876"),
+        ("localhost:99999", "'99999' is no port", "a port is a number from 1 to 65535"),
+        ("localhost:-1", "'-1' is no port", "a port is a number from 1 to 65535"),
+        ("localhost:98 76", "'98 76' is no port", "a port is a number from 1 to 65535"),
+        ("localhost:\u0663", "'\u0663' is no port", "a port is a number from 1 to 65535"),
+        ("local host:9876", "'local host' is no name of a host", "write spawn, serve, "),
+        (":9876", "it names no host", "write spawn, serve, "),
+        ("::1:9876", "an IPv6 address is written in brackets", "write [::1]:9876"),
+        ("[::1", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
+        ("[::1]9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
+        ("[localhost]:9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
+        ("[::1]", "it is no known word, and has no port", "write [::1]:9876 for a viewer there"),
+        ("tcp://localhost", "it has no port", "write tcp://localhost:9876"),
+        ("tcp://", "it names no host", "write spawn, serve, "),
+        ("tcp://localhost:9876/proxy", "nothing is known of /proxy", "leave /proxy out"),
+        ("rerun+http://localhost", "it has no port", "write rerun+http://localhost:9876"),
+        ("rerun+http://localhost:9876/catalog", "nothing is known of /catalog", "leave /catalog out"),
+        ("http://localhost:9876", "http:// is no scheme of Rerun", "write rerun+http://localhost:9876"),
+        ("grpc://localhost:9876", "there is no scheme grpc://", "write spawn, serve, "),
+        ("spwan://localhost:9876", "there is no scheme spwan://", "write spawn, serve, "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_with_a_hint(text: str, problem: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_connection(text)
+    assert str(raised.value) == f"rerun: {text!r} is no connection: {problem}"
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith(hint)
+
+
+@given(st.text())
+def test_whatever_is_written_means_something_or_is_refused_in_one_line(text: str) -> None:
+    understood: object = None
+    refused: ConfigError | None = None
+    try:
+        understood = parse_connection(text)
+    except ConfigError as error:
+        refused = error
+    assert isinstance(understood, Spawn | Serve | File | Viewer) == (refused is None)
+    assert refused is None or (refused.hint and "\n" not in str(refused))
+
+
+@given(st.sampled_from(["spawn", "serve", "file"]), st.data())
+def test_a_word_with_one_letter_wrong_is_never_a_host(word: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(word) - 1))
+    letter = data.draw(st.sampled_from("abcdefghijklmnopqrstuvwxyz"))
+    wrong = data.draw(st.sampled_from([word[:at] + word[at + 1 :], word[:at] + letter + word[at:]]))
+    for text in (wrong, f"{wrong}:9876"):
+        if wrong != word:
+            with pytest.raises(ConfigError):
+                parse_connection(text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "second"),
+    [
+        (["spawn", "spawn"], "'spawn' names a place that was named before"),
+        (["serve:1", "serve", "serve:1"], "'serve:1' names a place that was named before"),
+        (
+            ["file:a.rrd", "file:./b/../a.rrd"],
+            "'file:./b/../a.rrd' names a place that was named before, as 'file:a.rrd' does",
+        ),
+        (["h:1", "rerun+http://h:1"], "'rerun+http://h:1' names a place that was named before, as 'h:1' does"),
+    ],
+)
+def test_a_place_is_named_once(texts: list[str], second: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_connections(texts)
+    assert str(raised.value) == f"rerun: {second}"
+
+
+def test_several_places_keep_their_order() -> None:
+    assert parse_connections(["serve", "file:/tmp/a.rrd", "h:1"]) == (Serve(), File(Path("/tmp/a.rrd")), Viewer("h", 1))
+
+
+def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there.rrd").write_bytes(b"")
+    check_file(File(tmp_path / "there.rrd"))
+    check_file(File(tmp_path / "new.rrd"))
+
+    with pytest.raises(ConfigError) as raised:
+        check_file(File(tmp_path))
+    assert str(raised.value) == f"rerun: file:{tmp_path} is a folder"
+    assert raised.value.hint == f"name a file in it: file:{tmp_path}/proof.rrd"
+
+    with pytest.raises(ConfigError, match="there is no folder"):
+        check_file(File(tmp_path / "none" / "proof.rrd"))
+
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # tests may run as root, who may everything
+    with pytest.raises(ConfigError, match="may not be written"):
+        check_file(File(tmp_path / "new.rrd"))
+
+
+def test_later_proofs_have_numbers() -> None:
+    file = File(Path("out/proof.v1.rrd"))
+    assert [str(file.numbered(number)) for number in (1, 2, 10)] == [
+        "out/proof.v1.rrd",
+        "out/proof.v1-2.rrd",
+        "out/proof.v1-10.rrd",
+    ]
+
+
+def test_it_works_without_the_sdk() -> None:
+    code = (
+        "import json, sys\n"
+        "sys.modules['rerun'] = sys.modules['rerun_bindings'] = None\n"
+        "from proofstream_rerun.connections import parse_connection\n"
+        "print(json.dumps([parse_connection('h:1').url, sorted({'numpy', 'pyarrow', 'pydantic'} & set(sys.modules))]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == ["rerun+http://h:1/proxy", []]
