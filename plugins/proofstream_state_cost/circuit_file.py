@@ -22,8 +22,11 @@ FileFormat: TypeAlias = Literal["toml", "json"]
 
 _FORMATS: Final[dict[str, FileFormat]] = {".toml": "toml", ".json": "json"}
 
-_MOST_BYTES: Final = 1024 * 1024
+_MOST_BYTES: Final = 4 * 2**20
 """A longer file is no circuit file."""
+
+_SHOWN: Final = 100
+"""Characters of a key that a message repeats."""
 
 
 def load_circuit_file(path: str | os.PathLike[str]) -> StateCircuit:
@@ -109,11 +112,11 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise _Refused(f"the key {twice!r} stands twice in one object")
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise _Refused(f"the key {key[:_SHOWN]!r} stands twice in one object")
+        table[key] = value
     return table
 
 

@@ -17,6 +17,8 @@ from proofstream_state_cost.quantities import U64_MAX, product, total
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DIGITS: Final = re.compile(r"[0-9]+")
 _MOST_DIGITS: Final = len(str(U64_MAX))
+_MOST_NAMES: Final = 30
+"""Dims that a message lists."""
 
 Factor: TypeAlias = int | str
 """A number, or the name of a dimension."""
@@ -44,8 +46,7 @@ class Axis:
         if isinstance(factor, int):
             return factor
         if factor not in dims:
-            known = f"the dims are {', '.join(sorted(dims))}" if dims else "there are no dims"
-            raise BadShape(f"there is no dim {factor!r}, which the expression {self.text} names; {known}")
+            raise BadShape(f"there is no dim {factor!r}, which the expression {self.text} names; {_known(dims)}")
         return dims[factor]
 
 
@@ -81,6 +82,15 @@ def elements(lengths: tuple[int, ...], *, text: str) -> int:
         Overflow: They are more than 2^64 - 1; it names the shape by its `text`.
     """
     return product(*lengths, subject=f"the shape {text}")
+
+
+def _known(dims: Mapping[str, int]) -> str:
+    """The dims that there are, as far as a line has room for them."""
+    names = sorted(dims)
+    if not names:
+        return "there are no dims"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"the dims are {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _parse_axis(text: str) -> Axis:

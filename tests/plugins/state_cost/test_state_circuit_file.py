@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from proofstream_state_cost.circuit_file import load_circuit_file, parse_circuit
+from proofstream_state_cost.circuit_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.errors import CircuitFileError
-from proofstream_state_cost.model import Dtype, Section, StateCircuit
+from proofstream_state_cost.model import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
+from proofstream_state_cost.plan import Holding
 from proofstream_state_cost.programs import Program, price
 
 ROOT = Path(__file__).parents[3]
@@ -125,6 +130,37 @@ def test_an_example_has_snapshots() -> None:
     assert sizes[Program.PREFIX_SAVE] > sizes[Program.RING_SAVE] == sizes[Program.SLOT_ZERO] > 0
 
 
+DOCS = (ROOT / "docs" / "state-circuits.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_docs_is_a_circuit_file() -> None:
+    circuit = parse(DOCS.partition("```toml\n")[2].partition("```")[0])
+    assert (len(circuit.states), circuit.recurrent_layers) == (24 * 3 + 9 * 2 + 2, 24)
+    [priced] = price(circuit, {"ssm_h_storage": Dtype.F32}, [Program.SLOT_ZERO])
+    assert (
+        priced.bytes == MODELS["Qwen/Qwen3.5-4B"]["conventions"]["metrale_f32_kernel_columns"]["total_bytes_per_slot"]
+    )
+
+
+@pytest.mark.parametrize("words", [StateKind, Lifetime, Dtype, VerifyRule, Program, Holding])
+def test_the_docs_name_every_word(words: type[enum.Enum]) -> None:
+    assert [word.value for word in words if not re.search(rf"\b{word.value}\b", DOCS)] == []
+
+
+@pytest.mark.parametrize("table", [CircuitTable, StateTable, LayersTable, BlockTable])
+def test_the_docs_name_every_key(table: type[BaseModel]) -> None:
+    assert [key for key in table.model_fields if not re.search(rf"\b{key}\b", DOCS)] == []
+
+
+def test_a_message_is_short_however_many_dims_there_are() -> None:
+    dims = "".join(f"d{i} = 1\n" for i in range(5000))
+    with pytest.raises(CircuitFileError, match=r"the dims are d0, d1, .* and 4970 more"):
+        parse(
+            f'name = "x"\nprologue = ["b"]\n[dims]\n{dims}[[block.b.state]]\nid = "k"\nkind = "paged_kv"\n'
+            'format = "f32"\nshape = "e"'
+        )
+
+
 def test_lines_are_found_past_long_strings_dotted_keys_and_inline_tables() -> None:
     text = '''
 name = """
@@ -179,9 +215,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert said(tmp_path / "a.yaml") == f"{tmp_path}/a.yaml: the name of a circuit file ends in .toml or .json"
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
     assert said(tmp_path / "latin.toml") == f"{tmp_path}/latin.toml: byte 8 is not UTF-8"
-    (tmp_path / "long.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    (tmp_path / "long.toml").write_bytes(b"#" * (4 * 2**20 + 1))
     assert (
-        said(tmp_path / "long.toml") == f"{tmp_path}/long.toml: it is longer than 1048576 bytes, and so no circuit file"
+        said(tmp_path / "long.toml") == f"{tmp_path}/long.toml: it is longer than 4194304 bytes, and so no circuit file"
     )
     (tmp_path / "bad.toml").write_text(SMALL.replace("kernel = 4", "kernel = -4"), encoding="utf-8")
     line = line_of(SMALL, "kernel = 4")
