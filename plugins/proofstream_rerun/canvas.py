@@ -7,7 +7,8 @@ MAX_ENTITIES tracks.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from proofstream import Envelope
 from proofstream_rerun.marks import Look, Mark
@@ -16,8 +17,7 @@ MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True, gc=False):
     """When something happened.
 
     Attributes:
@@ -73,23 +73,25 @@ class Canvas:
 
     Attributes:
         tracks: What changes in time, by path.
-        statics: What holds at any time, by path.
+        statics: What holds at any time, by path and kind of mark.
         now: The moment of the event that is being drawn.
         undrawn: How many marks found no room.
     """
 
     def __init__(self, started_ns: int) -> None:
         self.tracks: dict[str, Track] = {}
-        self.statics: dict[str, Mark] = {}
+        self.statics: dict[tuple[str, type[Mark]], Mark] = {}
         self.now: Moment = Moment(0, 0, started_ns)
         self.undrawn: int = 0
         self._started_ns = started_ns
-        self._changed_statics: dict[str, None] = {}
+        self._changed_statics: dict[tuple[str, type[Mark]], None] = {}
 
     def move_to(self, envelope: Envelope) -> None:
         """Draw at the time of that event from now on. What happened before the proof began is drawn at its start."""
         wall_ns = envelope.time_unix_nano
-        self.now = Moment(envelope.seq, max(self.now.prover_ns, wall_ns - self._started_ns), wall_ns)
+        prover_ns = wall_ns - self._started_ns
+        before_ns = self.now.prover_ns
+        self.now = Moment(envelope.seq, max(before_ns, prover_ns), wall_ns)
 
     def add(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
         """Add a row now. A new entity looks as given, and keeps so many rows for those who come late."""
@@ -102,14 +104,15 @@ class Canvas:
         track.pending.append((self.now, mark))
 
     def put(self, path: str, mark: Mark) -> None:
-        """Set what holds at any time."""
-        self.statics[path] = mark
-        self._changed_statics[path] = None
+        """Set what holds at any time; an entity has one mark of each kind."""
+        key = path, type(mark)
+        self.statics[key] = mark
+        self._changed_statics[key] = None
 
     def take_statics(self) -> list[tuple[str, Mark]]:
         """What holds at any time and was set since this was last asked."""
         changed, self._changed_statics = self._changed_statics, {}
-        return [(path, self.statics[path]) for path in changed]
+        return [(key[0], self.statics[key]) for key in changed]
 
     @property
     def waiting(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from proofstream import CircuitCompiled, LayerKind
 from proofstream_rerun import layout, palette
 from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import Boxes, Graph, Points, Strips
+from proofstream_rerun.marks import Boxes, Edges, Nodes, Points, Strips
 from proofstream_rerun.palette import packed
 
 MAX_EDGES = 8192
@@ -40,6 +40,7 @@ class CircuitView:
             self._draw_placeholders()
         else:
             self._draw_circuit(circuit)
+        self._canvas.put("circuit/graph", Edges([(str(a), str(b)) for a, b in self._edges]))
         self._draw_names()
 
     def name(self, index: int, kind: LayerKind) -> None:
@@ -94,12 +95,11 @@ class CircuitView:
         index = np.arange(self._grid.layers)
         self._canvas.put(
             "circuit/graph",
-            Graph(
+            Nodes(
                 ids=[str(i) for i in index],
                 positions=self._grid.flat(index),
                 labels=[self._title(i) for i in range(self._grid.layers)],
                 colors=np.array([self._color(i) for i in range(self._grid.layers)], np.uint32),
-                edges=[(str(a), str(b)) for a, b in self._edges],
             ),
         )
 

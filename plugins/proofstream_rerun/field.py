@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proofstream import SecureField
+from proofstream import SecureField, SumcheckRound
 
 M31_PRIME = 2**31 - 1
 
@@ -14,6 +14,15 @@ Limbs = tuple[int, int, int, int]
 def limbs(element: SecureField) -> Limbs:
     """The four limbs of an element of QM31."""
     return element.a, element.b, element.c, element.d
+
+
+def coefficients(event: SumcheckRound) -> tuple[SecureField, ...]:
+    """The coefficients of a round's polynomial, the constant first; none if the producer gave no polynomial."""
+    poly = event.poly_deg2
+    if poly is not None:
+        return poly.c0, poly.c1, poly.c2
+    cubic = event.poly_deg3
+    return () if cubic is None else (cubic.c0, cubic.c1, cubic.c2, cubic.c3)
 
 
 def sum_over_bits(coefficients: Sequence[Limbs]) -> Limbs:

@@ -53,7 +53,7 @@ PLACEHOLDER = 0.22
 TRAIL_Y = -1.5
 LABEL_Y = -0.9
 MAX_LABELS = 40
-MAX_GROUPS = 40
+MAX_GROUPS = 24
 """Layers are drawn in so many entities at most."""
 MAX_LAYERS = 4096
 """Layers that are drawn at most."""

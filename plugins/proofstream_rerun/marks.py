@@ -1,20 +1,24 @@
-"""What is drawn at one moment, as plain values: the vocabulary between the scene and Rerun."""
+"""What is drawn at one moment, as plain values: the vocabulary between the scene and Rerun.
+
+A sumcheck round is drawn as the event that it is: there are so many of them that a copy would cost too much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from proofstream import SumcheckRound
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Colors: TypeAlias = npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
-class Boxes:
+class Boxes(msgspec.Struct, frozen=True, gc=False):
     """Solid boxes: centres and half sizes of shape [n, 3], and n colours."""
 
     centers: Floats
@@ -26,15 +30,13 @@ class Boxes:
         return Boxes(self.centers[:count], self.half_sizes[:count], self.colors[:count])
 
 
-@dataclass(frozen=True, slots=True)
-class BoxGroup:
+class BoxGroup(msgspec.Struct, frozen=True, gc=False):
     """Boxes in several parts, which are put together when they are written."""
 
     parts: tuple[Boxes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(msgspec.Struct, frozen=True, gc=False):
     """Points with labels: positions of shape [n, 3], n colours and, where there are any, n labels."""
 
     positions: Floats
@@ -47,64 +49,61 @@ class Points:
         return cls(np.array([place], np.float32), np.array([color], np.uint32), (label,))
 
 
-@dataclass(frozen=True, slots=True)
-class Strips:
+class Strips(msgspec.Struct, frozen=True, gc=False):
     """Lines through the points of each strip, which has the shape [k, 3]."""
 
     strips: Sequence[Floats]
     colors: Colors
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A directed graph with nodes at given places: positions of shape [n, 2], edges as pairs of node ids."""
+class Edges(msgspec.Struct, frozen=True, gc=False):
+    """The directed edges of a graph, as pairs of node ids."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+class Nodes(msgspec.Struct, frozen=True, gc=False):
+    """The nodes of a graph at given places: positions of shape [n, 2]."""
 
     ids: Sequence[str]
     positions: Floats
     labels: Sequence[str]
     colors: Colors
-    edges: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(msgspec.Struct, frozen=True, gc=False):
     """One number for each line of a plot; NaN where there is none."""
 
     values: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True, gc=False):
     """What a lane shows from now on; None for nothing."""
 
     state: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line of a log, and Rerun's word for its level."""
 
     text: str
     level: str
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, gc=False):
     """A text in Markdown."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(msgspec.Struct, frozen=True, gc=False):
     """A tensor with names for its dimensions."""
 
     values: Floats
     dimensions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BarRow:
+class BarRow(msgspec.Struct, frozen=True, gc=False):
     """A bar for each value, at the places of `abscissa`."""
 
     values: npt.NDArray[np.float64]
@@ -112,29 +111,18 @@ class BarRow:
     color: int
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One sumcheck round: which, what was claimed, and its polynomial's coefficients, the constant first, if given."""
-
-    layer: int
-    round: int
-    total: int
-    claim: float
-    coefficients: tuple[tuple[int, int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
+class Cleared(msgspec.Struct, frozen=True, gc=False):
     """Nothing from now on."""
 
 
-Mark: TypeAlias = (
-    Boxes | BoxGroup | Points | Strips | Graph | Numbers | State | Line | Document | Sheet | BarRow | Round | Cleared
-)
+Static: TypeAlias = Boxes | Points | Strips | Nodes | Edges
+"""What may hold at any time."""
+
+Mark: TypeAlias = Static | BoxGroup | Numbers | State | Line | Document | Sheet | BarRow | SumcheckRound | Cleared
+"""What may be drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, gc=False):
     """How an entity looks at any time.
 
     What all entities of one view have in common, as the colours of lanes, is the view's and stands in the blueprint.
@@ -146,8 +134,8 @@ class Look:
     """
 
     kind: str = "plain"
-    names: Sequence[str] = field(default=())
-    colors: Sequence[int] = field(default=())
+    names: tuple[str, ...] = ()
+    colors: tuple[int, ...] = ()
 
 
 PLAIN = Look()

@@ -17,6 +17,7 @@ from proofstream import (
     Closed,
     Envelope,
     GpuTelemetry,
+    Noted,
     Opened,
     PluginHealth,
     Proof,
@@ -31,10 +32,10 @@ from proofstream import (
 )
 from proofstream_rerun import texts
 from proofstream_rerun.blueprint import blueprint
-from proofstream_rerun.columns import PropertyWrite, new_writes, snapshot_writes
 from proofstream_rerun.outlets import Outlets
 from proofstream_rerun.recordings import PropertyValue, Recording
 from proofstream_rerun.scene import Scene
+from proofstream_rerun.writes import PropertyWrite, new_writes, snapshot_writes
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""
@@ -149,22 +150,20 @@ class Painter:
 
     def _apply(self, change: Change) -> None:
         envelope, interval = change.envelope, change.interval
-        if isinstance(interval, Proof) and isinstance(change, Opened):
-            self._begin_proof(interval, envelope)
-            return
         proof = interval if interval is None or isinstance(interval, Proof) else interval.proof
         if proof is None:
             self._take_alone(change)
-            return
-        easel = self._open[proof]
-        if isinstance(change, Opened):
-            easel.scene.opened(change.interval, envelope)
-        elif not isinstance(change, Closed):
-            easel.scene.noted(envelope)
-        elif change.interval is proof:
-            self._end_proof(easel, proof, envelope)
+        elif isinstance(change, Noted):
+            self._open[proof].scene.noted(envelope)
+        elif isinstance(change, Opened):
+            if interval is proof:
+                self._begin_proof(proof, envelope)
+            else:
+                self._open[proof].scene.opened(change.interval, envelope)
+        elif interval is proof:
+            self._end_proof(self._open[proof], proof, envelope)
         else:
-            easel.scene.closed(change.interval, envelope)
+            self._open[proof].scene.closed(change.interval, envelope)
 
     def _take_alone(self, change: Change) -> None:
         """Take what belongs to no proof that is open."""

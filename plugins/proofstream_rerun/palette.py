@@ -33,38 +33,44 @@ ROUND_CLAIM = packed((0x7A, 0x9A, 0xC8))
 LABEL = packed((0xC8, 0xCC, 0xD8))
 
 
-class LayerState(enum.Enum):
-    """Where one layer stands, or all layers that share a lane; the value is what its lane shows."""
+class LayerState(enum.IntEnum):
+    """Where one layer stands, or all layers that share a lane."""
 
-    WAITING = None
-    PROVING = "proving"
-    PROVED = "proved"
-    SKIPPED = "skipped"
-    DEFERRED = "deferred"
-    END_NOT_SEEN = "end not seen"
-    ABORTED = "aborted"
-    PARTLY_DONE = "partly done"
+    WAITING = 0
+    PROVING = 1
+    PROVED = 2
+    SKIPPED = 3
+    DEFERRED = 4
+    END_NOT_SEEN = 5
+    ABORTED = 6
+    PARTLY_DONE = 7
     """Some layers of the lane are done, none is being proved, and others have not begun."""
-    DONE = "done"
+    DONE = 8
     """All layers of the lane are done, in more than one way."""
 
+    @property
+    def word(self) -> str | None:
+        """What a lane shows."""
+        return None if self is LayerState.WAITING else self.name.lower().replace("_", " ")
 
-STATE_COLORS: dict[str, int] = {
-    "proving": packed((0x00, 0xB8, 0xD4)),
-    "proved": packed((0x00, 0xA0, 0x58)),
-    "skipped": packed((0x60, 0x7D, 0x8B)),
-    "deferred": packed((0x5C, 0x6B, 0xC0)),
-    "end not seen": packed((0xC0, 0x8A, 0x20)),
-    "aborted": packed((0xD0, 0x30, 0x28)),
-    "partly done": packed((0x2E, 0x6B, 0x50)),
-    "done": packed((0x00, 0x8A, 0x6A)),
+
+_STATE_COLORS: dict[LayerState, int] = {
+    LayerState.PROVING: packed((0x00, 0xB8, 0xD4)),
+    LayerState.PROVED: packed((0x00, 0xA0, 0x58)),
+    LayerState.SKIPPED: packed((0x60, 0x7D, 0x8B)),
+    LayerState.DEFERRED: packed((0x5C, 0x6B, 0xC0)),
+    LayerState.END_NOT_SEEN: packed((0xC0, 0x8A, 0x20)),
+    LayerState.ABORTED: packed((0xD0, 0x30, 0x28)),
+    LayerState.PARTLY_DONE: packed((0x2E, 0x6B, 0x50)),
+    LayerState.DONE: packed((0x00, 0x8A, 0x6A)),
 }
-"""The states of layers."""
 
-_KIND_COLORS: dict[str, int] = {kind.value: packed(kind.color_rgb) for kind in LayerKind}
-_PART_COLORS: dict[str, int] = {"opening": packed((0xEC, 0x6E, 0xAD)), "binding": packed((0xF5, 0xD0, 0x42))}
-
-LANE_COLORS: dict[str, int] = {**STATE_COLORS, **_KIND_COLORS, **_PART_COLORS}
+LANE_COLORS: dict[str, int] = {
+    **{str(state.word): color for state, color in _STATE_COLORS.items()},
+    **{kind.value: packed(kind.color_rgb) for kind in LayerKind},
+    "opening": packed((0xEC, 0x6E, 0xAD)),
+    "binding": packed((0xF5, 0xD0, 0x42)),
+}
 """All that a lane may show: the state of layers, the kind of the layer that a device is at, weight openings and
 bindings and STARK proofs."""
 

@@ -27,8 +27,6 @@ from proofstream import (
     ProofComplete,
     ProofEvent,
     ProofStart,
-    RoundPoly,
-    RoundPolyDeg3,
     StarkProofEnd,
     StarkProofStart,
     StateBytesMoved,
@@ -43,9 +41,8 @@ from proofstream_rerun.canvas import Canvas
 from proofstream_rerun.circuit import CircuitView
 from proofstream_rerun.costs import Costs
 from proofstream_rerun.devices import Devices
-from proofstream_rerun.field import limbs
 from proofstream_rerun.inference import Inference
-from proofstream_rerun.marks import PLAIN, Cleared, Document, Line, Look, Numbers, Points, Round, State
+from proofstream_rerun.marks import PLAIN, Cleared, Document, Line, Look, Numbers, Points, State
 from proofstream_rerun.palette import LayerState
 from proofstream_rerun.walk import Walk
 
@@ -88,7 +85,7 @@ class Scene:
         self._costs = Costs(self.canvas)
         self._parts_open: dict[IntervalKind, int] = {}
         self._progress: float | None = None
-        self._latest_round: Round | None = None
+        self._latest_round: SumcheckRound | None = None
         self._walk_began = False
         self._burst_over = False
         self._undrawn_layers = 0
@@ -260,19 +257,10 @@ class Scene:
         self._show_progress()
 
     def _round(self, event: SumcheckRound) -> None:
-        if not self._has_room(event.layer_idx):
-            return
-        claim = event.claim_value_approx
-        mark = Round(
-            layer=event.layer_idx,
-            round=event.round,
-            total=event.total_rounds,
-            claim=math.nan if claim is None else claim,
-            coefficients=_coefficients(event.poly_deg2 or event.poly_deg3),
-        )
-        self.walk.round(event.layer_idx, event.round, event.total_rounds)
-        self.canvas.add("gkr/rounds", mark, _ROUNDS, keep=_KEPT_ROUNDS)
-        self._latest_round = mark
+        if self._has_room(event.layer_idx):
+            self.walk.round(event.layer_idx, event.round, event.total_rounds)
+            self.canvas.add("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
+            self._latest_round = event
 
     def _rest(self, proof: Proof) -> None:
         active = proof.active_layers
@@ -382,10 +370,3 @@ def _layers_of(circuit: CircuitCompiled) -> int:
     """How many places a circuit takes."""
     highest = max((node.layer_idx for node in circuit.nodes), default=-1)
     return min(layout.MAX_LAYERS, max(circuit.total_layers, highest + 1))
-
-
-def _coefficients(poly: RoundPoly | RoundPolyDeg3 | None) -> tuple[tuple[int, int, int, int], ...]:
-    if poly is None:
-        return ()
-    first = (limbs(poly.c0), limbs(poly.c1), limbs(poly.c2))
-    return (*first, limbs(poly.c3)) if isinstance(poly, RoundPolyDeg3) else first

@@ -18,11 +18,11 @@ from proofstream import (
     ProofStart,
     StarkProofEnd,
     StarkProofStart,
+    SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream_rerun.field import M31_PRIME, sum_over_bits, written
-from proofstream_rerun.marks import Round
+from proofstream_rerun.field import M31_PRIME, coefficients, limbs, sum_over_bits, written
 
 MAX_TEXT = 600
 LEGEND = (
@@ -32,6 +32,7 @@ LEGEND = (
 )
 _MARKUP = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>()#+-.!|~"})
 _NS_PER_MS = 1e6
+_POWERS = ("", "x", "x²", "x³")
 
 
 def safe_text(text: str, limit: int = MAX_TEXT) -> str:
@@ -197,19 +198,19 @@ def _standing(proof: Proof | None) -> str:
     return f"Proof complete in {milliseconds(proof.duration_ns)} ({layers})"
 
 
-def round_document(mark: Round) -> str:
+def round_document(event: SumcheckRound) -> str:
     """A round's polynomial, so that a person can check it."""
-    lines = [f"**Layer {mark.layer}, round {mark.round + 1} of {mark.total}**", ""]
-    if not mark.coefficients:
+    lines = [f"**Layer {event.layer_idx}, round {event.round + 1} of {event.total_rounds}**", ""]
+    polynomial = [limbs(coefficient) for coefficient in coefficients(event)]
+    if not polynomial:
         return "\n".join([*lines, "The producer gave no polynomial."])
-    power = ("", "x", "x²", "x³")
-    lines += ["| | element of QM31 |", "|---|---|"]
-    lines += [f"| c{i} {power[i]} | {written(c)} |" for i, c in enumerate(mark.coefficients)]
-    total = sum_over_bits(mark.coefficients)
-    lines += [f"| **p(0) + p(1)** | **{written(total)}** |", ""]
-    share = total[0] / M31_PRIME
-    lines.append(f"First limb of p(0) + p(1) over p: {share:.6f} (derived); claim as reported: {mark.claim:.6f}.")
-    return "\n".join(lines)
+    total = sum_over_bits(polynomial)
+    powers = enumerate(_POWERS[: len(polynomial)])
+    rows = [(f"c{place} {power}", written(polynomial[place])) for place, power in powers]
+    rows.append(("**p(0) + p(1)**", f"**{written(total)}**"))
+    claim = number(event.claim_value_approx)
+    share = f"First limb of p(0) + p(1) over p: {total[0] / M31_PRIME:.6f} (derived); claim as reported: {claim}."
+    return "\n".join([*lines, table(("", "element of QM31"), rows), "", share])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

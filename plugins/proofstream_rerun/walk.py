@@ -6,7 +6,6 @@ has few entities, and a row repeats only what its group shows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +23,7 @@ MAX_DEVICES = 16
 """Lanes of devices at most."""
 
 _ROWS_PER_GROUP = 12
+"""A group is drawn so often at least, beside once for each write."""
 _TRAIL_ROWS = 64
 _KEPT_STATES = 64
 
@@ -99,12 +99,13 @@ class Walk:
         self._size = layout.group_size(grid.layers)
         self._digits = len(str(max(0, grid.layers - 1)))
         self._proved = np.zeros(grid.layers, np.bool_)
-        self._states: dict[int, Counter[LayerState]] = {}
+        self._states: dict[int, list[int]] = {}
         self._lane_states: dict[int, LayerState] = {}
         self._stale_groups: dict[int, None] = {}
         self._trail_step = max(1, grid.layers // _TRAIL_ROWS)
         self._trail_stale = 0
-        self._round_step = max(1, _ROWS_PER_GROUP // self._size)
+        self._rows_per_layer = max(1, _ROWS_PER_GROUP // self._size)
+        self._layers_per_row = max(1, self._size // _ROWS_PER_GROUP)
         self._kinds: dict[int, LayerKind] = {}
         self._devices: dict[int | None, str | None] = {}
         self._cursor: list[int] = []
@@ -137,7 +138,7 @@ class Walk:
             return
         group = index // self._size
         self._stale_groups[group] = None
-        if self._round_step > 1 and layer.rounds % max(1, layer.total // self._round_step) == 0:
+        if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
             self._draw_group(group)
 
     def end(self, index: int, state: LayerState) -> None:
@@ -149,7 +150,7 @@ class Walk:
             self._trail_stale += 1
             if self._trail_stale >= self._trail_step:
                 self._draw_trail()
-        if layer.rounds or not self.known or state is LayerState.ABORTED:
+        if state is LayerState.ABORTED or index % self._layers_per_row == 0:
             self._draw_group(index // self._size)
 
     def leave(self, index: int) -> None:
@@ -253,7 +254,7 @@ class Walk:
         group = index // self._size
         states = self._states.get(group)
         if states is None:
-            states = self._states[group] = Counter()
+            states = self._states[group] = [0] * len(LayerState)
         states[layer.state] -= 1
         states[state] += 1
         layer.state = state
@@ -264,7 +265,7 @@ class Walk:
         shown = self._lane_state(group, states)
         if shown is not self._lane_states.get(group):
             self._lane_states[group] = shown
-            self._canvas.add(self._lane(group), State(shown.value), PLAIN, keep=_KEPT_STATES)
+            self._canvas.add(self._lane(group), State(shown.word), PLAIN, keep=_KEPT_STATES)
 
     def _lane(self, group: int) -> str:
         path = f"lanes/layers/{self._name(group)}"
@@ -273,13 +274,13 @@ class Walk:
         kind = self._kinds.setdefault(group, self.layers[group].kind)
         return path if kind is LayerKind.Unknown else f"{path}_{kind.value}"
 
-    def _lane_state(self, group: int, states: Counter[LayerState]) -> LayerState:
+    def _lane_state(self, group: int, states: list[int]) -> LayerState:
         for first in (LayerState.ABORTED, LayerState.PROVING):
-            if states[first] > 0:
+            if states[first]:
                 return first
-        done = [state for state, count in states.items() if count > 0]
+        done = [state for state in LayerState if states[state] and state is not LayerState.WAITING]
         layers = min(self.grid.layers, (group + 1) * self._size) - group * self._size
-        if sum(count for count in states.values() if count > 0) < layers:
+        if sum(states[state] for state in done) < layers:
             return LayerState.PARTLY_DONE
         return done[0] if len(done) == 1 else LayerState.DONE
 

@@ -1,0 +1,137 @@
+"""What was drawn as prepared calls of Rerun: one for each entity and write, however many rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import rerun as rr
+
+from proofstream_rerun.canvas import Canvas, Row, Track
+from proofstream_rerun.columns import columns_of, times_of
+from proofstream_rerun.marks import Boxes, Edges, Look, Mark, Nodes, Points, Strips
+from proofstream_rerun.recordings import PropertyValue, Write
+
+_ROW_BYTES = 40
+_NAME_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWrite:
+    """Rows of one entity."""
+
+    path: str
+    times: tuple[rr.TimeColumn, ...]
+    columns: Sequence[rr.ComponentColumn]
+    size_bytes: int
+
+    def send(self, stream: rr.RecordingStream) -> None:
+        """Put it on one stream."""
+        stream.send_columns(self.path, indexes=self.times, columns=self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticWrite:
+    """What holds for one entity at any time."""
+
+    path: str
+    content: rr.AsComponents
+    size_bytes: int
+
+    def send(self, stream: rr.RecordingStream) -> None:
+        """Put it on one stream."""
+        stream.log(self.path, self.content, static=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyWrite:
+    """Facts about the whole recording."""
+
+    name: str
+    values: Mapping[str, PropertyValue]
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return _NAME_BYTES * (1 + len(self.values))
+
+    def send(self, stream: rr.RecordingStream) -> None:
+        """Put it on one stream."""
+        stream.send_property(self.name, rr.AnyValues(drop_untyped_nones=True, **self.values))
+
+
+def new_writes(canvas: Canvas) -> list[Write]:
+    """What was drawn since the last time."""
+    writes: list[Write] = [_static_write(path, mark) for path, mark in canvas.take_statics()]
+    for track in canvas.tracks.values():
+        if track.pending:
+            if track.is_new:
+                writes += _looks(track)
+            writes += _row_writes(track.path, track.take())
+    return writes
+
+
+def snapshot_writes(canvas: Canvas) -> list[Write]:
+    """All that still matters of what was drawn, for those who come late."""
+    writes: list[Write] = [StaticWrite("/", rr.ViewCoordinates.RIGHT_HAND_Y_UP, _ROW_BYTES)]
+    writes += [_static_write(path, mark) for (path, _), mark in canvas.statics.items()]
+    for track in canvas.tracks.values():
+        kept = track.kept
+        if kept:
+            writes += _looks(track)
+            writes += _row_writes(track.path, kept)
+    return writes
+
+
+def _row_writes(path: str, rows: Sequence[Row]) -> Iterable[Write]:
+    for _, group in groupby(rows, key=lambda row: type(row[1])):
+        of_kind = list(group)
+        columns, size = columns_of([mark for _, mark in of_kind])
+        times = times_of([moment for moment, _ in of_kind])
+        yield RowsWrite(path, times, columns, size + _ROW_BYTES * len(of_kind))
+
+
+def _looks(track: Track) -> list[Write]:
+    content = _look_content(track.look)
+    return [] if content is None else [StaticWrite(track.path, content, _NAME_BYTES * (1 + len(track.look.names)))]
+
+
+def _look_content(look: Look) -> rr.AsComponents | None:
+    names, colors = look.names, np.array(look.colors, np.uint32)
+    match look.kind:
+        case "lines":
+            return rr.SeriesLines(names=names, colors=colors, widths=[2.0] * len(names))
+        case "steps":
+            mode = rr.components.InterpolationMode.StepAfter
+            return rr.SeriesLines(names=names, colors=colors, widths=[2.5] * len(names), interpolation_mode=mode)
+        case "points":
+            return rr.SeriesPoints(names=names, colors=colors, marker_sizes=[2.0] * len(names))
+        case "trail":
+            return rr.LineStrips3D.from_fields(radii=[0.14])
+        case "cursor":
+            return rr.Points3D.from_fields(radii=[-7.0], show_labels=True)
+        case _:
+            return None
+
+
+def _static_write(path: str, mark: Mark) -> StaticWrite:
+    match mark:
+        case Boxes(centers=centers, half_sizes=half_sizes, colors=colors):
+            boxes = rr.Boxes3D(centers=centers, half_sizes=half_sizes, colors=colors, fill_mode="solid")
+            return StaticWrite(path, boxes, 2 * centers.nbytes + colors.nbytes)
+        case Points(positions=positions, colors=colors, labels=labels):
+            points = rr.Points3D(positions, colors=colors, labels=labels, radii=[-1.0], show_labels=True)
+            return StaticWrite(path, points, positions.nbytes + _NAME_BYTES * len(labels))
+        case Strips(strips=strips, colors=colors):
+            lines = rr.LineStrips3D(strips, colors=colors, radii=[-1.5])
+            return StaticWrite(path, lines, sum(strip.nbytes for strip in strips))
+        case Nodes(ids=ids, positions=positions, labels=labels, colors=colors):
+            nodes = rr.GraphNodes(ids, positions=positions, labels=labels, colors=colors)
+            return StaticWrite(path, nodes, _NAME_BYTES * len(ids))
+        case Edges(pairs=pairs):
+            edges = rr.GraphEdges(pairs, graph_type="directed")
+            return StaticWrite(path, edges, _NAME_BYTES * len(pairs))
+        case _:
+            raise TypeError(f"{type(mark).__name__} is never static")
