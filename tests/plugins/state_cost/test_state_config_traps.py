@@ -587,3 +587,28 @@ def test_layers_of_drafting_heads_are_left_out_and_that_is_said(key: str) -> Non
     (told,) = [sentence for sentence in model.assumptions if key in sentence]
     assert "is left out" in told
     assert not [sentence for sentence in read(_GDN, **{key: 0}).assumptions if key in sentence]
+
+
+# Lists that can do without one another, and those that cannot.
+
+
+def test_a_list_of_words_can_do_without_the_layers_of_attention() -> None:
+    words = ["mamba", "attention", "mamba"]
+    assert read(_BAMBA, "attn_layer_indices", layer_types=words).layers == read(_BAMBA).layers
+
+
+def test_the_lists_of_lfm2_must_fit() -> None:
+    assert read(_LFM2, full_attn_idxs=[1]).layers == read(_LFM2).layers
+    assert refusal(_LFM2, full_attn_idxs=[2]) == (
+        "layer_types and full_attn_idxs contradict each other: layer 1 is recurrent only in full_attn_idxs"
+    )
+
+
+def test_minimax_s_own_files_need_one_of_both() -> None:
+    assert refusal(_MINIMAX, "layer_types", "attn_type_list", model_type="minimax_m1") == (
+        "attn_type_list or layer_types is missing"
+    )
+
+
+def test_the_table_of_kda_must_be_one() -> None:
+    assert refusal(_KIMI, linear_attn_config=[1]) == "linear_attn_config is [1], not a table"
