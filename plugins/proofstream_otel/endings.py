@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proofstream import CircuitCompiled, PluginHealth, ProofEvent, StateProgramCost
+from proofstream import CircuitCompiled, PluginHealth, ProofEvent, SessionOpened, StateProgramCost
 from proofstream_otel.pages import Page
 from proofstream_otel.spans import SpanValues
 
@@ -35,30 +35,36 @@ class Answers:
 
     Args:
         live: Whether events happen now. A recording may have answers of its own, and whoever replays it has time.
+        instance: The `service.instance.id` of the host. It says who its plugins are, but not at once: until then, there
+            may be somebody.
         clock: A monotonic clock in seconds.
     """
 
-    def __init__(self, *, live: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, live: bool, instance: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._expected = not live
+        self._maybe = False
+        self._told = False
+        self._instance = instance
         self._clock = clock
 
     def hear(self, event: ProofEvent) -> None:
         """Learn from an event that there is somebody."""
-        self._expected = self._expected or _shows_answers(event)
+        if self._expected:
+            return
+        match event:
+            case PluginHealth():
+                self._told, self._maybe = True, False
+                self._expected = event.plugin == PRICER and event.status in _MAY_ANSWER
+            case SessionOpened() if not self._told and self._instance:
+                self._maybe |= event.resource.get("service.instance.id") == self._instance
+            case CircuitCompiled():
+                self._expected = event.states is not msgspec.UNSET
+            case _:
+                self._expected = isinstance(event, StateProgramCost)
 
     def due(self) -> float:
         """Until when what just came may still be answered; long ago if there is nobody."""
-        return self._clock() + HOLD_S if self._expected else -math.inf
-
-
-def _shows_answers(event: ProofEvent) -> bool:
-    match event:
-        case PluginHealth():
-            return event.plugin == PRICER and event.status in _MAY_ANSWER
-        case CircuitCompiled():
-            return event.states is not msgspec.UNSET
-        case _:
-            return isinstance(event, StateProgramCost)
+        return self._clock() + HOLD_S if self._expected or self._maybe else -math.inf
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

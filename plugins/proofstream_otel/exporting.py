@@ -11,6 +11,7 @@ from proofstream import Batch, ConfigError, PluginContext, TraceStarted
 from proofstream_otel import environment, routes
 from proofstream_otel import settings as tables
 from proofstream_otel.borrowed_meter import BorrowedMeter
+from proofstream_otel.endings import Answers
 from proofstream_otel.logs import LogWriter
 from proofstream_otel.mapping import Listener, SpanMapper
 from proofstream_otel.measuring import Measuring, MetricsPipeline
@@ -45,7 +46,9 @@ class Exporting:
         if not self.is_idle:
             listeners = self._listeners(settings)
             writer = self._routes.writer or NOWHERE
-            self._mapper = SpanMapper(writer, Parents(context.log), settings.note_limits, listeners, live=context.live)
+            answers = Answers(live=context.live, instance=context.identity.get("service.instance.id", ""))
+            parents = Parents(context.log)
+            self._mapper = SpanMapper(writer, parents, settings.note_limits, listeners, answers=answers)
 
     @property
     def is_idle(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from proofstream import (
@@ -80,8 +79,7 @@ class SpanMapper:
         parents: Finds their parents.
         limits: How many events a span may have.
         listeners: Who hears of intervals, too.
-        live: Whether events happen now.
-        clock: A monotonic clock in seconds.
+        answers: Knows whether anything is derived from proofs.
     """
 
     def __init__(
@@ -91,8 +89,7 @@ class SpanMapper:
         limits: NoteLimits,
         listeners: Sequence[Listener] = (),
         *,
-        live: bool = True,
-        clock: Callable[[], float] = time.monotonic,
+        answers: Answers | None = None,
     ) -> None:
         self._writer = writer
         self._listeners = listeners
@@ -103,7 +100,7 @@ class SpanMapper:
         self._sessions: dict[str, _OpenSession] = {}
         self._ended: dict[str, int] = {}
         self._pages: dict[Interval, Page] = {}
-        self._answers = Answers(live=live, clock=clock)
+        self._answers = answers or Answers(live=True)
         self._endings = Endings(writer.end)
         self._costs_too_late = 0
 

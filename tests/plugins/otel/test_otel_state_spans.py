@@ -109,11 +109,12 @@ class Writer:
 class Bench:
     """A mapper on a clock that stands still."""
 
-    def __init__(self, *, live: bool = False) -> None:
+    def __init__(self, *, live: bool = False, instance: str = "") -> None:
         self.clock = Clock()
         self.writer = Writer()
+        answers = Answers(live=live, instance=instance, clock=self.clock)
         self.mapper = SpanMapper(
-            self.writer, Parents(logging.getLogger("test")), Settings().note_limits, live=live, clock=self.clock
+            self.writer, Parents(logging.getLogger("test")), Settings().note_limits, answers=answers
         )
 
     def feed(self, *items: ps.Envelope) -> None:
@@ -265,6 +266,27 @@ class TestWhoAnswers:
     def test_nobody_in_a_live_run(self, kit: Any) -> None:
         bench = Bench(live=True)
         bench.feed(*envelopes(kit.small_proof()))
+        assert bench.writer.names() == ["layer MatMul", "proof", "session"]
+
+    def test_maybe_somebody_as_long_as_the_host_has_not_said_who_there_is(self, kit: Any) -> None:
+        bench = Bench(live=True, instance="this-one")
+        resource = {"service.instance.id": "this-one"}
+        opened = ps.SessionOpened(source="x", time_source="envelope", traceparent=None, resource=resource)
+        items = envelopes([opened, *kit.small_proof()])[1:]
+        bench.feed(*items)
+        assert bench.writer.names() == ["layer MatMul"]
+        bench.feed(health("ready", "console"), *envelopes(kit.small_proof(), session_id="b"))
+        bench.wait(HOLD_S)
+        assert bench.writer.names() == ["layer MatMul"] * 2 + ["proof", "session"] * 2
+        bench.feed(*(msgspec.structs.replace(item, session_id="c") for item in items))
+        assert bench.writer.names()[6:] == ["layer MatMul", "proof", "session"]
+
+    def test_nobody_of_another_host(self, kit: Any) -> None:
+        bench = Bench(live=True, instance="this-one")
+        opened = ps.SessionOpened(
+            source="x", time_source="envelope", traceparent=None, resource={"service.instance.id": "another"}
+        )
+        bench.feed(*envelopes([opened, *kit.small_proof()])[1:])
         assert bench.writer.names() == ["layer MatMul", "proof", "session"]
 
     @pytest.mark.parametrize("status", ["starting", "ready", "stalled"])
