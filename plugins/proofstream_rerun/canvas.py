@@ -6,8 +6,6 @@ MAX_ENTITIES tracks.
 
 from __future__ import annotations
 
-from collections import deque
-
 import msgspec
 
 from proofstream import Envelope
@@ -31,7 +29,50 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
     wall_ns: int
 
 
-Row = tuple[Moment, Mark]
+class Moments:
+    """When each of some rows happened: three lists of equal length, as in `Moment`."""
+
+    __slots__ = ("prover_ns", "seq", "wall_ns")
+
+    def __init__(self) -> None:
+        self.seq: list[int] = []
+        self.prover_ns: list[int] = []
+        self.wall_ns: list[int] = []
+
+    def append(self, moment: Moment) -> None:
+        """Add one."""
+        self.seq.append(moment.seq)
+        self.prover_ns.append(moment.prover_ns)
+        self.wall_ns.append(moment.wall_ns)
+
+    def cut(self, keep: int) -> None:
+        """Let go of all but the last so many."""
+        del self.seq[:-keep], self.prover_ns[:-keep], self.wall_ns[:-keep]
+
+    def extend(self, others: Moments) -> None:
+        """Add all of some others."""
+        self.seq += others.seq
+        self.prover_ns += others.prover_ns
+        self.wall_ns += others.wall_ns
+
+    def part(self, start: int, end: int) -> Moments:
+        """Those from `start` up to `end`."""
+        part = Moments()
+        part.seq, part.prover_ns, part.wall_ns = self.seq[start:end], self.prover_ns[start:end], self.wall_ns[start:end]
+        return part
+
+
+class Rows:
+    """Rows of one entity: marks, and when each was drawn."""
+
+    __slots__ = ("marks", "moments")
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+        self.moments = Moments()
+
+    def __len__(self) -> int:
+        return len(self.marks)
 
 
 class Track:
@@ -40,29 +81,29 @@ class Track:
     Args:
         path: The entity's path.
         look: How it looks at any time.
-        keep: Rows kept for the snapshot.
+        keep: Rows kept for the snapshot, at least one.
     """
 
-    __slots__ = ("_kept", "is_new", "look", "path", "pending")
+    __slots__ = ("_keep", "is_new", "kept", "look", "path", "pending")
 
     def __init__(self, path: str, look: Look, keep: int) -> None:
         self.path = path
         self.look = look
-        self.pending: list[Row] = []
+        self.pending = Rows()
+        self.kept = Rows()
         self.is_new = True
-        self._kept: deque[Row] = deque(maxlen=keep)
+        self._keep = keep
 
-    def take(self) -> list[Row]:
-        """The rows that wait; they are kept from now on."""
-        taken, self.pending = self.pending, []
-        self._kept.extend(taken)
+    def take(self) -> Rows:
+        """The rows that wait; the last of them are kept from now on."""
+        taken, self.pending = self.pending, Rows()
+        kept = self.kept
+        kept.marks += taken.marks
+        kept.moments.extend(taken.moments)
+        del kept.marks[: -self._keep]
+        kept.moments.cut(self._keep)
         self.is_new = False
         return taken
-
-    @property
-    def kept(self) -> list[Row]:
-        """The latest rows that were taken."""
-        return list(self._kept)
 
 
 class Canvas:
@@ -101,7 +142,9 @@ class Canvas:
                 self.undrawn += 1
                 return
             track = self.tracks[path] = Track(path, look, keep)
-        track.pending.append((self.now, mark))
+        rows = track.pending
+        rows.marks.append(mark)
+        rows.moments.append(self.now)
 
     def put(self, path: str, mark: Mark) -> None:
         """Set what holds at any time; an entity has one mark of each kind."""
@@ -112,7 +155,7 @@ class Canvas:
     def take_statics(self) -> list[tuple[str, Mark]]:
         """What holds at any time and was set since this was last asked."""
         changed, self._changed_statics = self._changed_statics, {}
-        return [(key[0], self.statics[key]) for key in changed]
+        return [(path, self.statics[path, kind]) for path, kind in changed]
 
     @property
     def waiting(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from proofstream import CircuitCompiled, LayerKind
 from proofstream_rerun import layout, palette
 from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import Boxes, Edges, Nodes, Points, Strips
+from proofstream_rerun.marks import Boxes, Edges, Labels, Nodes, Strips
 from proofstream_rerun.palette import packed
 
 MAX_EDGES = 8192
@@ -89,7 +89,7 @@ class CircuitView:
         colors = [self._color(index) for index in shown]
         labels = [self._title(index) for index in shown]
         places = np.array(positions, np.float32).reshape(-1, 3)
-        self._canvas.put("circuit/labels", Points(places, np.array(colors, np.uint32), labels))
+        self._canvas.put("circuit/labels", Labels(places, np.array(colors, np.uint32), labels))
 
     def _draw_graph(self) -> None:
         index = np.arange(self._grid.layers)

@@ -7,13 +7,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import rerun as rr
-from msgspec.structs import astuple
 
-from proofstream import SumcheckRound
+from proofstream import SecureField, SumcheckRound
 from proofstream_rerun.arrow import components, offsets, own_component, vectors
-from proofstream_rerun.canvas import Moment
+from proofstream_rerun.canvas import Moments
 from proofstream_rerun.field import M31_PRIME, coefficients
 from proofstream_rerun.marks import (
     BarRow,
@@ -46,22 +46,19 @@ _SCALARS = components(rr.Scalars.columns(scalars=[0.0]))["scalars"]
 _STATE = components(rr.StateChange.columns(state=[""]))["state"]
 _LOG = components(rr.TextLog.columns(text=[""], level=["INFO"]))
 _DOCUMENT = components(rr.TextDocument.columns(text=[""], media_type=[_MARKDOWN]))
-_ROUND_PLACES = {
-    "layer_idx": own_component("Round", "layer", pa.uint64()),
-    "round": own_component("Round", "round", pa.uint64()),
-    "total_rounds": own_component("Round", "total_rounds", pa.uint64()),
+_ROUND = {
+    **{name: own_component("Round", name, pa.uint64()) for name in ("layer", "round", "total_rounds")},
+    **{name: own_component("Round", name, pa.uint32()) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
 }
-_COEFFICIENTS = [own_component("Round", f"c{number}", pa.uint32()) for number in range(4)]
-_SUM = own_component("Round", "p0_plus_p1", pa.uint32())
 
 
-def times_of(moments: Sequence[Moment]) -> tuple[rr.TimeColumn, ...]:
+def times_of(moments: Moments) -> tuple[rr.TimeColumn, ...]:
     """The three timelines of some rows."""
-    times = np.array([astuple(moment) for moment in moments], np.int64)
+    prover_ns, wall_ns = np.array(moments.prover_ns, np.int64), np.array(moments.wall_ns, np.int64)
     return (
-        rr.TimeColumn("prover_time", duration=times[:, 1].astype("timedelta64[ns]")),
-        rr.TimeColumn("event", sequence=times[:, 0]),
-        rr.TimeColumn("wall_time", timestamp=times[:, 2].astype("datetime64[ns]")),
+        rr.TimeColumn("prover_time", duration=prover_ns.view("timedelta64[ns]")),
+        rr.TimeColumn("event", sequence=np.array(moments.seq, np.int64)),
+        rr.TimeColumn("wall_time", timestamp=wall_ns.view("datetime64[ns]")),
     )
 
 
@@ -85,12 +82,13 @@ def _boxes(marks: Sequence[BoxGroup]) -> Columns:
 
 
 def _points(marks: Sequence[Points]) -> Columns:
-    lengths = [len(mark.colors) for mark in marks]
-    positions = np.concatenate([mark.positions for mark in marks])
+    lengths = [len(mark.positions) for mark in marks]
+    positions = np.array(list(chain.from_iterable(mark.positions for mark in marks)), np.float32).reshape(-1, 3)
     labels = list(chain.from_iterable(mark.labels for mark in marks))
+    colors = np.repeat(np.array([mark.color for mark in marks], np.uint32), lengths)
     columns = [
         _POINTS["positions"].column(vectors(_POINTS["positions"].type, positions), lengths),
-        _POINTS["colors"].column(pa.array(np.concatenate([mark.colors for mark in marks])), lengths),
+        _POINTS["colors"].column(pa.array(colors), lengths),
         _POINTS["labels"].column(pa.array(labels, pa.utf8()), [len(mark.labels) for mark in marks]),
     ]
     return columns, positions.nbytes + sum(map(len, labels))
@@ -159,10 +157,13 @@ def _clearings(marks: Sequence[Cleared]) -> Columns:
 
 def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
     claims = np.array([event.claim_value_approx for event in rounds], np.float64)  # None becomes NaN
-    columns = [_SCALARS.column(pa.array(claims))]
-    for name, component in _ROUND_PLACES.items():
-        columns.append(component.column(pa.array([getattr(event, name) for event in rounds], component.type)))
-    columns += _polynomials(rounds)
+    columns = [
+        _SCALARS.column(pa.array(claims)),
+        _ROUND["layer"].column(pa.array([event.layer_idx for event in rounds], pa.uint64())),
+        _ROUND["round"].column(pa.array([event.round for event in rounds], pa.uint64())),
+        _ROUND["total_rounds"].column(pa.array([event.total_rounds for event in rounds], pa.uint64())),
+        *_polynomials(rounds),
+    ]
     return columns, _ROUND_BYTES * len(rounds)
 
 
@@ -173,13 +174,24 @@ def _polynomials(rounds: Sequence[SumcheckRound]) -> Iterable[rr.ComponentColumn
     sums = np.zeros((len(rounds), _LIMBS), np.uint64)
     for place in range(int(degrees.max())):
         has_one = degrees > place
-        flat = [limb for polynomial in given if len(polynomial) > place for limb in astuple(polynomial[place])]
-        values = np.array(flat, np.uint32)
-        yield _COEFFICIENTS[place].column(pa.array(values), has_one * _LIMBS)
-        sums[has_one] += values.reshape(-1, _LIMBS).astype(np.uint64) * (2 if place == 0 else 1)
+        values = _limbs([polynomial[place] for polynomial in given if len(polynomial) > place])
+        yield _ROUND[f"c{place}"].column(pa.array(values.ravel()), has_one * _LIMBS)
+        sums[has_one] += values.astype(np.uint64) * (2 if place == 0 else 1)
     if degrees.any():
         has_any = degrees > 0
-        yield _SUM.column(pa.array((sums[has_any] % M31_PRIME).astype(np.uint32).ravel()), has_any * _LIMBS)
+        yield _ROUND["p0_plus_p1"].column(
+            pa.array((sums[has_any] % M31_PRIME).astype(np.uint32).ravel()), has_any * _LIMBS
+        )
+
+
+def _limbs(elements: Sequence[SecureField]) -> npt.NDArray[np.uint32]:
+    """Limbs of shape [n, 4]."""
+    limbs = np.empty((len(elements), _LIMBS), np.uint32)
+    limbs[:, 0] = [element.a for element in elements]
+    limbs[:, 1] = [element.b for element in elements]
+    limbs[:, 2] = [element.c for element in elements]
+    limbs[:, 3] = [element.d for element in elements]
+    return limbs
 
 
 _COLUMNS: Mapping[type[Mark], Callable[[Sequence[Any]], Columns]] = {

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from proofstream import SumcheckRound
 
 Floats: TypeAlias = npt.NDArray[np.float32]
+Place: TypeAlias = tuple[float, float, float]
 Colors: TypeAlias = npt.NDArray[np.uint32]
 
 
@@ -36,17 +37,20 @@ class BoxGroup(msgspec.Struct, frozen=True, gc=False):
     parts: tuple[Boxes, ...]
 
 
-class Points(msgspec.Struct, frozen=True, gc=False):
-    """Points with labels: positions of shape [n, 3], n colours and, where there are any, n labels."""
+class Labels(msgspec.Struct, frozen=True, gc=False):
+    """Texts in space: positions of shape [n, 3], n colours and n texts."""
 
     positions: Floats
     colors: Colors
-    labels: Sequence[str] = ()
+    labels: Sequence[str]
 
-    @classmethod
-    def one(cls, place: tuple[float, float, float], color: int, label: str) -> Points:
-        """A single one."""
-        return cls(np.array([place], np.float32), np.array([color], np.uint32), (label,))
+
+class Points(msgspec.Struct, frozen=True, gc=False):
+    """A few points of one colour, each with a label."""
+
+    positions: Sequence[Place]
+    labels: Sequence[str]
+    color: int
 
 
 class Strips(msgspec.Struct, frozen=True, gc=False):
@@ -115,7 +119,7 @@ class Cleared(msgspec.Struct, frozen=True, gc=False):
     """Nothing from now on."""
 
 
-Static: TypeAlias = Boxes | Points | Strips | Nodes | Edges
+Static: TypeAlias = Boxes | Labels | Strips | Nodes | Edges
 """What may hold at any time."""
 
 Mark: TypeAlias = Static | BoxGroup | Numbers | State | Line | Document | Sheet | BarRow | SumcheckRound | Cleared

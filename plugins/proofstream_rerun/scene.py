@@ -360,7 +360,7 @@ class Scene:
         kind, cost = self.walk.look_of(index)
         label = f"aborted{texts.last_place(proof)}: {texts.safe_text(proof.aborted_reason or '', 120)}"
         place = self.walk.grid.at(index, layout.above(kind, cost))
-        self.canvas.add("gkr/aborted", Points.one(place, palette.ABORTED, label), _ABORT)
+        self.canvas.add("gkr/aborted", Points((place,), (label,), palette.ABORTED), _ABORT)
 
     def _log(self, path: str, text: str, level: str) -> None:
         self.canvas.add(path, Line(text, level), PLAIN, keep=_KEPT_LINES)

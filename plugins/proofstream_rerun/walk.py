@@ -13,7 +13,7 @@ import numpy as np
 from proofstream import Interval, LayerKind
 from proofstream_rerun import layout, palette
 from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import PLAIN, Boxes, BoxGroup, Cleared, Look, Points, State, Strips
+from proofstream_rerun.marks import PLAIN, Boxes, BoxGroup, Cleared, Look, Place, Points, State, Strips
 from proofstream_rerun.palette import LayerState
 
 MAX_ROUNDS = 1024
@@ -22,9 +22,9 @@ MAX_ROUNDS = 1024
 MAX_DEVICES = 16
 """Lanes of devices at most."""
 
-_ROWS_PER_GROUP = 12
+_ROWS_PER_GROUP = 6
 """A group is drawn so often at least, beside once for each write."""
-_TRAIL_ROWS = 64
+_TRAIL_ROWS = 24
 _KEPT_STATES = 64
 
 _TRAIL = Look("trail")
@@ -34,7 +34,7 @@ _CURSOR = Look("cursor")
 class Layer:
     """One layer as it is drawn."""
 
-    __slots__ = ("_bars", "_last", "_seen", "cost", "kind", "node", "place", "state", "total")
+    __slots__ = ("_bars", "_drawn", "_drawn_as", "_last", "_seen", "cost", "kind", "place", "state", "total")
 
     def __init__(self, place: tuple[float, float, float], kind: LayerKind, cost: int) -> None:
         self.place = place
@@ -42,10 +42,11 @@ class Layer:
         self.cost = cost
         self.state = LayerState.WAITING
         self.total = 0
-        self.node: Boxes = layout.node_box(place, kind, cost)
         self._seen: dict[int, None] = {}
         self._last = -1
         self._bars: Boxes | None = None
+        self._drawn: Sequence[Boxes] = ()
+        self._drawn_as: tuple[int, LayerState, int] | None = None
 
     @property
     def rounds(self) -> int:
@@ -68,8 +69,20 @@ class Layer:
         self._last = max(self._last, number)
         return True
 
-    def bars(self) -> Boxes | None:
-        """The bars of the rounds that were seen."""
+    def boxes(self, *, with_node: bool) -> Sequence[Boxes]:
+        """All its boxes; the node's own only if asked for, or if the layer was aborted."""
+        key = len(self._seen), self.state, self.total
+        if key != self._drawn_as:
+            self._drawn_as = key
+            bars = self._bars_seen()
+            if self.state is LayerState.ABORTED:
+                node = [layout.cage(self.place, self.kind, self.cost)]
+            else:
+                node = [layout.node_box(self.place, self.kind, self.cost)] if with_node else []
+            self._drawn = node if bars is None else [*node, bars]
+        return self._drawn
+
+    def _bars_seen(self) -> Boxes | None:
         count = len(self._seen)
         if not count:
             return None
@@ -101,6 +114,7 @@ class Walk:
         self._proved = np.zeros(grid.layers, np.bool_)
         self._states: dict[int, list[int]] = {}
         self._lane_states: dict[int, LayerState] = {}
+        self._pausing_lanes: dict[int, None] = {}
         self._stale_groups: dict[int, None] = {}
         self._trail_step = max(1, grid.layers // _TRAIL_ROWS)
         self._trail_stale = 0
@@ -179,6 +193,9 @@ class Walk:
             self._draw_group(group)
         if self._trail_stale:
             self._draw_trail()
+        for group in self._pausing_lanes:
+            self._show_lane(group, self._lane_state(group, self._states[group]))
+        self._pausing_lanes.clear()
 
     def erase(self) -> None:
         """Take from the canvas what another walk will draw under other names."""
@@ -214,18 +231,9 @@ class Walk:
         for index in range(group * self._size, min(self.grid.layers, (group + 1) * self._size)):
             layer = self.layers.get(index)
             if layer is not None:
-                parts += self._boxes_of(layer)
+                parts += layer.boxes(with_node=not self.known)
         if parts:
             self._canvas.add(f"gkr/layers/{self._name(group)}", BoxGroup(tuple(parts)), PLAIN)
-
-    def _boxes_of(self, layer: Layer) -> list[Boxes]:
-        boxes: list[Boxes] = []
-        if layer.state is LayerState.ABORTED:
-            boxes.append(layout.cage(layer.place, layer.kind, layer.cost))
-        elif not self.known:
-            boxes.append(layer.node)
-        bars = layer.bars()
-        return boxes if bars is None else [*boxes, bars]
 
     def _draw_trail(self) -> None:
         self._trail_stale = 0
@@ -233,15 +241,14 @@ class Walk:
         self._canvas.add("gkr/trail", Strips(strips, np.array([palette.PROVED], np.uint32)), _TRAIL)
 
     def _draw_cursor(self) -> None:
-        positions: list[tuple[float, float, float]] = []
+        places: list[Place] = []
         labels: list[str] = []
         for index in self._cursor:
             layer = self._layer(index)
-            positions.append(self.grid.at(index, layout.above(layer.kind, layer.cost)))
+            x, _, z = layer.place
+            places.append((x, layout.above(layer.kind, layer.cost), z))
             labels.append(f"layer {index} {layer.kind.value}")
-        colors = np.full(len(labels), palette.ACTIVE, np.uint32)
-        points = Points(np.array(positions, np.float32).reshape(-1, 3), colors, labels)
-        self._canvas.add("gkr/cursor", points, _CURSOR)
+        self._canvas.add("gkr/cursor", Points(places, labels, palette.ACTIVE), _CURSOR)
 
     def _show_device(self, device: int | None, kind: str | None) -> None:
         self._devices[device] = kind
@@ -263,6 +270,12 @@ class Walk:
         else:
             self.proving.pop(index, None)
         shown = self._lane_state(group, states)
+        if shown is LayerState.PARTLY_DONE:
+            self._pausing_lanes[group] = None  # the next layer of the same lane is about to begin, mostly
+        else:
+            self._show_lane(group, shown)
+
+    def _show_lane(self, group: int, shown: LayerState) -> None:
         if shown is not self._lane_states.get(group):
             self._lane_states[group] = shown
             self._canvas.add(self._lane(group), State(shown.word), PLAIN, keep=_KEPT_STATES)
@@ -275,14 +288,17 @@ class Walk:
         return path if kind is LayerKind.Unknown else f"{path}_{kind.value}"
 
     def _lane_state(self, group: int, states: list[int]) -> LayerState:
-        for first in (LayerState.ABORTED, LayerState.PROVING):
-            if states[first]:
-                return first
-        done = [state for state in LayerState if states[state] and state is not LayerState.WAITING]
+        if states[LayerState.ABORTED]:
+            return LayerState.ABORTED
+        if states[LayerState.PROVING]:
+            return LayerState.PROVING
         layers = min(self.grid.layers, (group + 1) * self._size) - group * self._size
-        if sum(states[state] for state in done) < layers:
+        done = states[LayerState.PROVED : LayerState.ABORTED]
+        if sum(done) < layers:
             return LayerState.PARTLY_DONE
-        return done[0] if len(done) == 1 else LayerState.DONE
+        if layers in done:
+            return LayerState(LayerState.PROVED + done.index(layers))
+        return LayerState.DONE
 
     def _name(self, group: int) -> str:
         first = group * self._size

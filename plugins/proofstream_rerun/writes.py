@@ -9,9 +9,9 @@ from itertools import groupby
 import numpy as np
 import rerun as rr
 
-from proofstream_rerun.canvas import Canvas, Row, Track
+from proofstream_rerun.canvas import Canvas, Rows, Track
 from proofstream_rerun.columns import columns_of, times_of
-from proofstream_rerun.marks import Boxes, Edges, Look, Mark, Nodes, Points, Strips
+from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
 from proofstream_rerun.recordings import PropertyValue, Write
 
 _ROW_BYTES = 40
@@ -78,19 +78,20 @@ def snapshot_writes(canvas: Canvas) -> list[Write]:
     writes: list[Write] = [StaticWrite("/", rr.ViewCoordinates.RIGHT_HAND_Y_UP, _ROW_BYTES)]
     writes += [_static_write(path, mark) for (path, _), mark in canvas.statics.items()]
     for track in canvas.tracks.values():
-        kept = track.kept
-        if kept:
+        if track.kept:
             writes += _looks(track)
-            writes += _row_writes(track.path, kept)
+            writes += _row_writes(track.path, track.kept)
     return writes
 
 
-def _row_writes(path: str, rows: Sequence[Row]) -> Iterable[Write]:
-    for _, group in groupby(rows, key=lambda row: type(row[1])):
-        of_kind = list(group)
-        columns, size = columns_of([mark for _, mark in of_kind])
-        times = times_of([moment for moment, _ in of_kind])
-        yield RowsWrite(path, times, columns, size + _ROW_BYTES * len(of_kind))
+def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
+    start = 0
+    for _, group in groupby(rows.marks, key=type):
+        marks = list(group)
+        columns, size = columns_of(marks)
+        times = times_of(rows.moments.part(start, start + len(marks)))
+        start += len(marks)
+        yield RowsWrite(path, times, columns, size + _ROW_BYTES * len(marks))
 
 
 def _looks(track: Track) -> list[Write]:
@@ -121,7 +122,7 @@ def _static_write(path: str, mark: Mark) -> StaticWrite:
         case Boxes(centers=centers, half_sizes=half_sizes, colors=colors):
             boxes = rr.Boxes3D(centers=centers, half_sizes=half_sizes, colors=colors, fill_mode="solid")
             return StaticWrite(path, boxes, 2 * centers.nbytes + colors.nbytes)
-        case Points(positions=positions, colors=colors, labels=labels):
+        case Labels(positions=positions, colors=colors, labels=labels):
             points = rr.Points3D(positions, colors=colors, labels=labels, radii=[-1.0], show_labels=True)
             return StaticWrite(path, points, positions.nbytes + _NAME_BYTES * len(labels))
         case Strips(strips=strips, colors=colors):
