@@ -16,8 +16,9 @@ sys.path.insert(0, str(ROOT / "grafana"))
 from boards.gpu import gpu  # noqa: E402 - found by the line above
 from boards.latency import latency  # noqa: E402
 from boards.pipeline import pipeline  # noqa: E402
+from boards.states import states  # noqa: E402
 
-BOARDS = {"proof-latency": latency, "gpu-beside-proofs": gpu, "pipeline-health": pipeline}
+BOARDS = {"proof-latency": latency, "gpu-beside-proofs": gpu, "pipeline-health": pipeline, "state-traffic": states}
 
 
 def text(make: Callable[[], Dashboard]) -> str:

@@ -25,6 +25,8 @@ CHOSEN = {
     "model": ".*",
     "backend": ".*",
     "gpu": ".*",
+    "circuit": ".*",
+    "convention": ".*",
     "window": "1h",
     "__range": "1h",
     "__rate_interval": "1m",
@@ -55,6 +57,21 @@ GPU = {
 }
 
 
+STATE = {"kind": "recurrent", "section": "main", "format": "f32", "lifetime": "sequence", "block": "mamba", "layer": 0}
+CIRCUIT = {
+    "total_layers": 4,
+    **SHAPES,
+    "nodes": [],
+    "has_simd": False,
+    "simd_num_blocks": 0,
+    "states": [
+        {**STATE, "id": "l0.mamba.h", "local": "h", "elements": 4096, "verify": "h_steps"},
+        {**STATE, "id": "l0.mamba.conv", "local": "conv", "elements": 512, "verify": "conv_steps"},
+    ],
+}
+STATE_BYTES = 4 * (4096 + 512)
+
+
 def _start(model: str) -> dict[str, Any]:
     return {"ProofStart": {"model_name": model, "backend": "gpu-gkr", "num_layers": 4, **SHAPES}}
 
@@ -78,9 +95,12 @@ def _gpus(energy_j: float, free: int) -> list[dict[str, Any]]:
 
 
 def _events() -> list[dict[str, Any]]:
-    """A whole proof, one that is aborted by the next, and one that goes on."""
+    """A whole proof, one that is aborted by the next, and one that goes on, beside an engine that runs programs."""
     return [
+        {"CircuitCompiled": CIRCUIT},
         _start("tiny"),
+        {"StateProgramRun": {"program": "verify_checkpoint", "sequences": 8, "duration_ns": 1000}},
+        {"StateProgramRun": {"program": "verify_checkpoint", "sequences": 4, "duration_ns": 500}},
         *_gpus(1000.0, 7_000_000),
         *_layer(3, "MatMul"),
         *_layer(2, "Activation"),
@@ -169,6 +189,9 @@ def _value(kit: Any, prometheus: Any, board: str, title: str, ref_id: str = "A")
         ("GPU beside proofs", "GPUs lost", 0),
         ("Pipeline health", "Plugins down", 0),
         ("Pipeline health", "Events lost", 0),
+        ("State traffic", "Moved", 12 * STATE_BYTES),
+        ("State traffic", "Bandwidth by program", 8 * STATE_BYTES / 1e-6),
+        ("State traffic", "Sequences per run", 6),
     ],
 )
 def test_a_number_is_right(
@@ -176,6 +199,18 @@ def test_a_number_is_right(
 ) -> None:
     assert at_work.poll() is None
     assert _value(kit, prometheus, board, title) == pytest.approx(expected)
+
+
+def test_bytes_per_sequence_are_those_of_each_program(
+    kit: Any, at_work: subprocess.Popen[str], prometheus: Any
+) -> None:
+    expr = next(
+        t["expr"] for b in BOARDS for p in b["panels"] if p["title"] == "Bytes per sequence" for t in p["targets"]
+    )
+    found = kit.eventually(lambda: prometheus.query(_asked(expr)))
+    assert at_work.poll() is None
+    programs = {"verify_checkpoint", "verify_rollback", "commit_accepted", "slot_zero"}
+    assert {one.labels["proofstream_state_program"]: one.value for one in found} == dict.fromkeys(programs, STATE_BYTES)
 
 
 def test_the_last_exemplar_leads_to_a_trace_of_jaeger(

@@ -41,9 +41,10 @@ def test_the_files_are_what_the_script_makes() -> None:
     assert {path.name: path.read_text("utf-8") for path in FILES} == made
 
 
-def test_three_dashboards_have_titles_of_their_own() -> None:
-    assert {board["title"] for board in BOARDS.values()} == {"Proof latency", "GPU beside proofs", "Pipeline health"}
-    assert len({board["uid"] for board in BOARDS.values()}) == 3
+def test_four_dashboards_have_titles_of_their_own() -> None:
+    titles = {"Proof latency", "GPU beside proofs", "Pipeline health", "State traffic"}
+    assert {board["title"] for board in BOARDS.values()} == titles
+    assert len({board["uid"] for board in BOARDS.values()}) == 4
     assert all(board["description"] for board in BOARDS.values())
 
 
@@ -144,6 +145,8 @@ def test_an_alert_is_explained(rule: dict[str, Any]) -> None:
         (Metrics.STATUS, "hw_status"),
         (Metrics.ENERGY, "hw_energy_joules_total"),
         (Metrics.GPU_PCIE, "proofstream_gpu_pcie_throughput_bytes_per_second"),
+        (Metrics.STATE_RUNS, "proofstream_state_program_runs_total"),
+        (Metrics.STATE_MOVED, "proofstream_state_program_moved_bytes_total"),
     ],
 )
 def test_names_are_translated_as_prometheus_does(metric: Any, name: str) -> None:
