@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -43,25 +43,34 @@ class SpawnedViewer:
 
     def __init__(self, program: Path | None, *, memory: str, environ: Mapping[str, str] = os.environ) -> None:
         self.viewer = Viewer(LOOPBACK, USUAL_PORT)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - the viewer may go on writing when we have ended
-        if probe(self.viewer, deadline_s=_PROBE_S) is not Answer.SPEAKS:
+        self._pid: int | None = None
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - what it says when it ends at once
+        if probe(self.viewer, deadline_s=_PROBE_S) is Answer.SPEAKS:
+            return
+        try:
             _require_screen(environ)
             self.viewer = Viewer(LOOPBACK, free_port(USUAL_PORT))
             self._start(program or _find(environ), memory, environ)
+        except ConfigError:
+            self._said.close()
+            raise
 
     def _start(self, program: Path, memory: str, environ: Mapping[str, str]) -> None:
-        command = [str(program), "--port", str(self.viewer.port), "--bind", LOOPBACK, "--memory-limit", memory]
-        command += ["--server-memory-limit", _SERVER_MEMORY, "--hide-welcome-screen", "--expect-data-soon"]
+        options = ["--port", str(self.viewer.port), "--bind", LOOPBACK, "--memory-limit", memory]
+        options += ["--server-memory-limit", _SERVER_MEMORY, "--hide-welcome-screen", "--expect-data-soon"]
         try:
-            # A session of its own: an interrupt in our terminal is not for the viewer.
-            self._process = subprocess.Popen(  # noqa: S603 - the program is configured or Rerun's own
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._said,
-                start_new_session=True,
-                env={**environ, "RERUN_APP_ONLY": "true"},  # it is a window, not a person's first steps
+            # Not by `subprocess`, which wants its children back: the viewer goes on when we have ended. A session of
+            # its own, as an interrupt in our terminal is not for the viewer.
+            self._pid = os.posix_spawn(
+                program,
+                [str(program), *options],
+                {**environ, "RERUN_APP_ONLY": "true"},  # it is a window, not a person's first steps
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, self._said.fileno(), 2),
+                ],
+                setsid=True,
             )
         except OSError as error:
             raise ConfigError(f"rerun: the viewer {program} cannot be started: {error}", hint=_INSTEAD) from None
@@ -72,18 +81,24 @@ class SpawnedViewer:
         Raises:
             ConfigError: It has ended.
         """
-        ends = time.monotonic() + timeout_s
-        while probe(self.viewer, deadline_s=_PROBE_S) is not Answer.SPEAKS:
-            if not self.is_running():
-                raise ConfigError(f"rerun: the viewer ended at once: {self._last_words()}", hint=_INSTEAD)
-            if time.monotonic() >= ends:
-                return False
-            time.sleep(_LOOK_EVERY_S)
-        return True
+        with self._said:
+            ends = time.monotonic() + timeout_s
+            while probe(self.viewer, deadline_s=_PROBE_S) is not Answer.SPEAKS:
+                if not self.is_running():
+                    raise ConfigError(f"rerun: the viewer ended at once: {self._last_words()}", hint=_INSTEAD)
+                if time.monotonic() >= ends:
+                    return False
+                time.sleep(_LOOK_EVERY_S)
+            return True
 
     def is_running(self) -> bool:
         """Whether it runs, as far as we know."""
-        return self._process is None or self._process.poll() is None
+        if self._pid is not None:
+            with contextlib.suppress(ChildProcessError):  # somebody else was told of its end
+                if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                    return True
+            return False
+        return True
 
     def _last_words(self) -> str:
         self._said.seek(0)

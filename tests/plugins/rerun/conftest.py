@@ -105,7 +105,10 @@ class SavingViewer:
         self._process.wait()
 
     def rows(self) -> Counter[str]:
-        return rows_of(self.path)
+        try:
+            return rows_of(self.path)
+        except RuntimeError:  # it is being written, and ends amid something
+            return Counter()
 
 
 class SilentPeer:
@@ -129,7 +132,7 @@ class SilentPeer:
 
 
 def rows_of(path: Path) -> Counter[str]:
-    """How many rows a file has, by `recording:entity`."""
+    """How many rows a file has, by `recording:entity`, or `recording:entity, static`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a file that was not ended has no index
         reader = RrdReader(path)
@@ -138,7 +141,8 @@ def rows_of(path: Path) -> Counter[str]:
         for recording in recordings:
             for chunk in reader.stream(store=recording):
                 entity = chunk.entity_path.removeprefix("/")
-                counts[f"{recording.recording_id}:{entity}"] += chunk.num_rows
+                kind = ", static" if chunk.is_static else ""
+                counts[f"{recording.recording_id}:{entity}{kind}"] += chunk.num_rows
     return counts
 
 
@@ -174,7 +178,7 @@ class Static:
     size_bytes = 10
 
     def send(self, stream: rr.RecordingStream) -> None:
-        stream.log("static", rr.TextDocument("about"), static=True)
+        stream.log("about", rr.TextDocument("about"), static=True)
 
 
 class Kit:
@@ -189,7 +193,7 @@ class Kit:
     rows_of = staticmethod(rows_of)
 
     def __init__(self, environ: Mapping[str, str], stack: contextlib.ExitStack) -> None:
-        self.environ = environ
+        self.environ = dict(environ)
         self._stack = stack
 
     def viewer(self, path: Path, port: int | None = None) -> SavingViewer:
@@ -235,6 +239,18 @@ class Kit:
             snapshot=snapshot,
         )
 
+    @contextlib.contextmanager
+    def port_9876_unused(self) -> Iterator[None]:
+        """Where a viewer would be found that somebody uses: nobody is there for us."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("proofstream_rerun.viewers.USUAL_PORT", free_port())
+            yield
+
+    def kill(self, pid: int) -> None:
+        """Kill a process that a test started through us."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     def verify(self, path: Path) -> str:
         """What Rerun's own check says of a file; nothing if all is well."""
         done = self.run_program("rrd", "verify", str(path))
@@ -258,6 +274,12 @@ class Kit:
             timeout=timeout_s,
             check=False,
         )
+
+
+@pytest.fixture
+def smol(wire_data: Path) -> Path:
+    """The stream of a small language model: 2076 events of one proof."""
+    return wire_data / "smollm2-135m-cpu.jsonl"
 
 
 @pytest.fixture

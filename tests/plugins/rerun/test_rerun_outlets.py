@@ -23,7 +23,7 @@ def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> No
 
     assert kit.verify(path) == ""
     rows = kit.rows_of(path)
-    assert (rows["first:values"], rows["first:others"], rows["first:static"]) == (100, 50, 1)
+    assert (rows["first:values"], rows["first:others"], rows["first:about, static"]) == (100, 50, 1)
     assert [blueprint.kind for blueprint in RrdReader(path).blueprints()] == ["blueprint"]
     # Twenty, the static data, the layout.
     assert outlets.counters() == {"writes": 22, "reconnects": 0}
@@ -88,7 +88,7 @@ def test_a_viewer_gets_everything_and_the_newest_layout(kit: Any, tmp_path: Path
 
     assert outlets.counters()["reconnects"] == 0
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 2000)
-    assert viewer.rows()["first:static"] == 1
+    assert viewer.rows()["first:about, static"] == 1
 
 
 @pytest.mark.parametrize("form", ["tcp://127.0.0.1:{}", "rerun+http://localhost:{}", "rerun+http://127.0.0.1:{}/proxy"])
@@ -98,7 +98,7 @@ def test_a_viewer_may_be_named_in_several_ways(kit: Any, tmp_path: Path, form: s
     outlets.begin(kit.recording())
     outlets.close(5)
 
-    assert kit.eventually(lambda: viewer.rows()["first:static"] == 1)
+    assert kit.eventually(lambda: viewer.rows()["first:about, static"] == 1)
 
 
 def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those(kit: Any, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_viewer_that_starts_late_misses_nothing(kit: Any, party: Any, tmp_path
     late.write(100, 100)
 
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 200)
-    assert kit.eventually(lambda: viewer.rows()["first:static"] == 1)
+    assert kit.eventually(lambda: viewer.rows()["first:about, static"] == 1)
     assert late.leave()
 
 
@@ -245,7 +245,7 @@ def test_a_viewer_that_comes_when_much_is_gone_gets_what_is_left(kit: Any, party
     viewer = kit.viewer(tmp_path / "seen.rrd", port)
 
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 3000)
-    assert kit.eventually(lambda: viewer.rows()["first:static"] == 1)
+    assert kit.eventually(lambda: viewer.rows()["first:about, static"] == 1)
     assert late.snapshots_wanted.is_set()
     assert late.outlet.skipped == 0
     assert late.leave()

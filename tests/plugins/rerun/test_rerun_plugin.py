@@ -1,0 +1,236 @@
+"""The plugin in its host: settings, refusals, the command with every kind of connection, a session in a process."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofstream import ConfigError, OptionKind, ProofAborted, ProofComplete, ProofStart, SumcheckRound
+from proofstream.testing import InlineHost, envelopes, read_stream
+from proofstream_rerun import RerunPlugin
+from proofstream_rerun.settings import Settings, read_settings
+
+SESSION = """
+import sys
+import proofstream
+from pathlib import Path
+from proofstream.testing import read_stream
+from proofstream_rerun import RerunPlugin
+
+with proofstream.open_session(plugins=[RerunPlugin(connections=sys.argv[2:])]) as session:
+    for decoded in read_stream(Path(sys.argv[1])):
+        session.emit(decoded.event)
+print("done", flush=True)
+"""
+
+
+def proofstream(kit: Any, *arguments: str | Path, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run the command on a stream without a console."""
+    command = [sys.executable, "-m", "proofstream", "run", *map(str, arguments), "--no-plugin", "console"]
+    return subprocess.run(command, env=kit.environ, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of ours on standard error."""
+    return [line for line in done.stderr.splitlines() if line.startswith("proofstream: rerun")]
+
+
+def rounds_of(stream: Path) -> int:
+    """How many sumcheck rounds a stream has."""
+    return sum(isinstance(decoded.event, SumcheckRound) for decoded in read_stream(stream))
+
+
+def rounds_in(kit: Any, path: Path) -> int:
+    """How many sumcheck rounds a recording has."""
+    return sum(count for name, count in kit.rows_of(path).items() if name.endswith(":gkr/rounds"))
+
+
+def test_there_is_one_flag_that_may_be_repeated() -> None:
+    (option,) = RerunPlugin().proofstream_options()
+    assert (option.flag, option.key, option.kind) == ("--rerun", "connections", OptionKind.REPEATED)
+    assert option.artefact is not None
+    assert option.artefact.form.format(path="out/proof.rrd") == "file:out/proof.rrd"
+    assert option.artefact.next_step.format(path="out/proof.rrd") == "look at it in 3D: rerun out/proof.rrd"
+
+
+def test_settings_come_from_all_places_in_one_form() -> None:
+    assert read_settings({}) == Settings()
+    assert read_settings({"connections": "serve"}).connections == ("serve",)
+    assert read_settings({"connections": ["serve", "file:a.rrd"]}).connections == ("serve", "file:a.rrd")
+    assert read_settings({"resend_mib": "8"}).resend_mib == 8  # from the environment
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"connections": 7}, "rerun.connections: input should be a valid tuple"),
+        ({"connections": ["serve", 7]}, "rerun.connections.1: input should be a valid string"),
+        ({"application_id": ""}, "rerun.application_id: string should have at least 1 character"),
+        ({"resend_mib": 0}, "rerun.resend_mib: input should be greater than or equal to 1"),
+        ({"connection": "serve"}, "rerun.connection: there is no such key; known are "),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_settings(table)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("amount", ["1", "1 GiB", "lots", "-1GiB", "1gib"])
+def test_amounts_are_those_that_rerun_reads(amount: str) -> None:
+    with pytest.raises(ConfigError, match=r"^rerun\.server_memory: "):
+        read_settings({"server_memory": amount})
+
+
+def test_it_sits_out_a_run_in_which_nobody_asked_for_anything() -> None:
+    host = InlineHost(RerunPlugin())
+    host.feed(envelopes([]))
+    assert host.health() == {}
+    host.close()
+
+
+def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any, smol: Path) -> None:
+    host = InlineHost(RerunPlugin(connections=f"file:{tmp_path / 'own.rrd'}"), {"connections": "serve"}, live=False)
+    host.feed(envelopes(read_stream(smol)))
+    host.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["own.rrd"]
+
+
+@pytest.mark.parametrize(
+    ("connection", "problem"),
+    [
+        ("spwan", "rerun: 'spwan' is no connection: there is no spwan"),
+        ("file:", "rerun: 'file:' is no connection: it names no file"),
+        ("file:/no/such/folder/proof.rrd", "there is no folder /no/such/folder"),
+        ("spawn", "rerun: spawn opens a window, and there is no screen (no DISPLAY)"),
+    ],
+)
+def test_a_mistake_ends_the_command_with_one_line_and_a_hint(
+    kit: Any, smol: Path, connection: str, problem: str
+) -> None:
+    kit.environ.pop("DISPLAY", None)
+    kit.environ.pop("WAYLAND_DISPLAY", None)
+    done = proofstream(kit, smol, "--rerun", connection)
+
+    assert done.returncode == 2
+    assert len([line for line in done.stderr.splitlines() if problem in line]) == 1
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_spawn_beside_a_file_is_given_up_with_one_line_and_counted(kit: Any, smol: Path, tmp_path: Path) -> None:
+    kit.environ.pop("DISPLAY", None)
+    kit.environ.pop("WAYLAND_DISPLAY", None)
+    done = proofstream(kit, smol, "--rerun", "spawn", "--rerun", f"file:{tmp_path / 'proof.rrd'}")
+
+    assert done.returncode == 1
+    assert said(done)[0].startswith(
+        "proofstream: rerun: spawn opens a window, and there is no screen (no DISPLAY); use "
+    )
+    assert "1 lost viewers" in done.stderr
+    assert kit.verify(tmp_path / "proof.rrd") == ""
+
+
+def test_a_viewer_that_cannot_open_its_window_is_told_in_its_own_words(kit: Any, tmp_path: Path) -> None:
+    program = tmp_path / "viewer"
+    program.write_text("#!/bin/sh\necho starting >&2\necho 'no display found' >&2\nexit 1\n", "ascii")
+    program.chmod(0o755)
+    with kit.port_9876_unused(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISPLAY", ":99")
+        with pytest.raises(ConfigError) as raised:
+            kit.outlets("spawn", viewer=program)
+        assert str(raised.value) == "rerun: the viewer ended at once: no display found"
+        with pytest.raises(ConfigError, match="cannot be started"):
+            kit.outlets("spawn", viewer=tmp_path / "none")
+
+
+def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_path: Path) -> None:
+    seen, pid = tmp_path / "seen.rrd", tmp_path / "pid"
+    program = tmp_path / "viewer"
+    # As if it had a window; what it is told about windows and memory it may ignore.
+    program.write_text(
+        f'#!/bin/sh\necho $$ > {pid}\nexec {kit.PROGRAM} --port "$2" --bind 127.0.0.1 --save {seen}\n', "ascii"
+    )
+    program.chmod(0o755)
+    with kit.port_9876_unused(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISPLAY", ":99")
+        outlets = kit.outlets("spawn", viewer=program)
+        try:
+            outlets.begin(kit.recording())
+            outlets.write("first", [kit.Rows("values", 0, 100)])
+            outlets.close(5)
+            assert kit.eventually(lambda: kit.rows_of(seen)["first:values"] == 100)
+            assert "lost_viewers" not in outlets.counters()
+            assert Path(f"/proc/{pid.read_text('ascii').strip()}").exists()
+        finally:
+            kit.kill(int(pid.read_text("ascii")))
+
+
+def test_the_command_writes_a_file_and_shows_it_at_the_same_time(kit: Any, smol: Path, tmp_path: Path) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    path = tmp_path / "proof.rrd"
+    done = proofstream(kit, smol, "--rerun", f"file:{path}", "--rerun", f"127.0.0.1:{viewer.port}", "--rerun", "serve")
+
+    assert done.returncode == 0, done.stderr
+    assert [line.rpartition(":")[0] for line in said(done)] == [
+        "proofstream: rerun: the proof can be watched: rerun rerun+http://127.0.0.1"
+    ]
+    assert kit.verify(path) == ""
+    assert rounds_in(kit, path) == rounds_of(smol)
+    rows = kit.rows_of(path)
+    assert kit.eventually(lambda: same_rows(viewer.rows(), rows))
+
+
+def same_rows(some: Any, others: Any) -> bool:
+    """Whether both have the same rows, apart from the properties, which Rerun splits as it likes."""
+    return all(some[name] == count for name, count in others.items() if "__properties" not in name)
+
+
+@pytest.mark.parametrize("peer", ["absent", "silent", "stopped"])
+def test_a_session_ends_in_time_whatever_the_viewer_does(kit: Any, smol: Path, tmp_path: Path, peer: str) -> None:
+    port = kit.free_port()
+    if peer == "silent":
+        port = kit.silent_peer().port
+    elif peer == "stopped":
+        viewer = kit.viewer(tmp_path / "seen.rrd")
+        viewer.pause()
+        port = viewer.port
+    path = tmp_path / "proof.rrd"
+    began = time.monotonic()
+    done = kit.run_python(SESSION, str(smol), f"file:{path}", f"127.0.0.1:{port}")
+
+    assert time.monotonic() - began < 20  # imports, the session, five seconds to close, the interpreter's exit
+    assert done.stdout == "done\n"
+    assert done.returncode == 0
+    assert kit.verify(path) == ""
+    assert rounds_in(kit, path) == rounds_of(smol)
+
+
+def test_several_proofs_of_one_session_are_several_recordings(kit: Any, tmp_path: Path) -> None:
+    stream = Path(__file__).parents[2] / "data" / "wire" / "aborted-then-next.jsonl"
+    host = InlineHost(RerunPlugin(connections=f"file:{tmp_path / 'proof.rrd'}"), live=False)
+    host.feed(envelopes(read_stream(stream)))
+    host.close()
+
+    starts = sum(isinstance(decoded.event, ProofStart) for decoded in read_stream(stream))
+    ends = sum(isinstance(decoded.event, ProofAborted | ProofComplete) for decoded in read_stream(stream))
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == max(starts, ends) > 1
+    assert len({kit.recordings_of(file)[0] for file in files}) == len(files)
+    assert [kit.verify(file) for file in files] == [""] * len(files)
+
+
+def test_an_ipv6_address_is_understood_all_the_way(kit: Any, tmp_path: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        outlets = kit.outlets(f"[::1]:{server.getsockname()[1]}")
+        guest, _ = server.accept()
+        with guest:
+            assert guest.recv(3) == b"PRI"
+        outlets.close(2)
+    assert outlets.counters()["lost_viewers"] == 1
