@@ -96,7 +96,7 @@ def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str,
         verify = _verify(kind, state.verify)
     with _at(*path, "lifetime"):
         check_lifetime(kind, state.lifetime)
-    with _at(*path, "of"):
+    with _at(*path, "shape" if state.of is None else "of"):
         shape = _shape(kind, state, siblings)
     with _at(*path, "shape"):
         lengths = extents(parse_shape(shape), dims)
@@ -137,7 +137,7 @@ def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) 
     if state.of is not None:
         return _shape_of_original(kind, state, siblings.get(state.of))
     if kind is StateKind.RING_SNAPSHOT:
-        raise BadState("a ring_snapshot is a copy: of says of which state")
+        raise BadState("a ring_snapshot has no shape of its own: of names the state that it is a copy of")
     if state.shape is None:
         raise BadState("it has no shape")
     return state.shape

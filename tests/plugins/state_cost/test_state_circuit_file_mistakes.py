@@ -62,9 +62,11 @@ MISTAKES: list[tuple[str, str, str, str]] = [
      "block mamba, state h, shape: the shape heads x head_dim x state overflows: 18446744073709551615 x 8 is more"),
     (CONV_SHAPE, 'heads"\nof = "h', 'of = "h"', "block mamba, state conv, of: it has both shape and of"),
     (f'shape = "{CONV_SHAPE}"', 'of = "h"', 'of = "h"', "state conv, of: a recurrent state is no copy of another"),
-    (f'shape = "{CONV_SHAPE}"\n', "", '[[block.mamba.state]]\nid = "conv"', "state conv, of: it has no shape"),
-    ('of = "h"', "", '[[block.mamba.state]]\nid = "ring"', "state ring, of: a ring_snapshot is a copy"),
-    ('of = "h"', 'shape = "4"', '[[block.mamba.state]]\nid = "ring"', "state ring, of: a ring_snapshot is a copy"),
+    (f'shape = "{CONV_SHAPE}"\n', "", '[[block.mamba.state]]\nid = "conv"', "state conv, shape: it has no shape"),
+    ('of = "h"', "", '[[block.mamba.state]]\nid = "ring"',
+     "block mamba, state ring, shape: a ring_snapshot has no shape of its own"),
+    ('of = "h"', 'shape = "4"', 'shape = "4"',
+     "block mamba, state ring, shape: a ring_snapshot has no shape of its own"),
     ('of = "h"', 'of = "x"', 'of = "x"', "state ring, of: the block has no state 'x' to be a copy of"),
     ('of = "h"', 'of = "k"', 'of = "k"', "state ring, of: the block has no state 'k' to be a copy of"),
     ('of = "h"', 'of = "ring"', 'of = "ring"', "state ring, of: ring is a copy itself"),
@@ -144,7 +146,7 @@ def test_a_snapshot_is_of_recurrent_state() -> None:
 
 def test_a_snapshot_cannot_have_the_shape_of_a_state_that_has_none() -> None:
     text = SMALL.replace('shape = "heads x head_dim x state"\n', "", 1)
-    assert "block mamba, state h, of: it has no shape" in refusal(text)
+    assert "block mamba, state h, shape: it has no shape" in refusal(text)
     text = SMALL.replace('shape = "kv_heads x head_dim"\n', "", 1).replace(
         "[[block.attn.state]]",
         '[[block.attn.state]]\nid = "p"\nkind = "prefix_snapshot"\nformat = "f32"\nof = "k"\n\n[[block.attn.state]]',
