@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -9,7 +10,7 @@ import rerun as rr
 import rerun.blueprint as rrb
 
 from proofstream_rerun import palette
-from proofstream_rerun.layout import Grid
+from proofstream_rerun.layout import FEW, Grid
 
 
 def blueprint(grid: Grid, paths: AbstractSet[str]) -> rrb.Blueprint:
@@ -19,10 +20,17 @@ def blueprint(grid: Grid, paths: AbstractSet[str]) -> rrb.Blueprint:
         grid: Where the layers stand.
         paths: The entities that there are so far.
     """
+    walk, graph = _walk_view(grid), _graph_view()
+    is_small = grid.layers <= FEW
     return rrb.Blueprint(
         rrb.Horizontal(
-            rrb.Vertical(_walk_view(grid), _graph_view(), row_shares=[0.72, 0.28]),
-            rrb.Vertical(_lanes_view(), _progress_view(), _tabs(paths), row_shares=[0.50, 0.16, 0.34]),
+            rrb.Vertical(walk, graph, row_shares=[0.76, 0.24]) if is_small else walk,
+            rrb.Vertical(
+                _lanes_view(),
+                _progress_view(),
+                _tabs(paths, [] if is_small else [graph]),
+                row_shares=[0.54, 0.14, 0.32],
+            ),
             column_shares=[0.64, 0.36],
         ),
         rrb.TimePanel(state="collapsed", timeline="prover_time", play_state="following"),
@@ -75,15 +83,19 @@ def _progress_view() -> rrb.TimeSeriesView:
     )
 
 
-def _tabs(paths: AbstractSet[str]) -> rrb.Tabs:
+def _log_view() -> rrb.TextLogView:
+    columns = rrb.TextLogColumns(timeline_columns=["prover_time"], text_log_columns=["loglevel", "body"])
+    return rrb.TextLogView(origin="/logs", name="Log", columns=columns)
+
+
+def _tabs(paths: AbstractSet[str], more: Sequence[rrb.View]) -> rrb.Tabs:
     views: list[rrb.View] = [
-        rrb.TextLogView(origin="/logs", name="Log"),
+        _log_view(),
         rrb.TextDocumentView(origin="/proof/status", name="Proof"),
-        rrb.TimeSeriesView(
-            origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims (no magnitude)", axis_y=_unit_axis()
-        ),
+        rrb.TimeSeriesView(origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims", axis_y=_unit_axis()),
         rrb.TextDocumentView(origin="/gkr/round", name="Round"),
-        rrb.DataframeView(origin="/gkr/rounds", name="All rounds"),
+        rrb.DataframeView(origin="/gkr/rounds", name="Rounds"),
+        *more,
         *_activation_views(paths),
         *_gpu_views(paths),
         *_state_views(paths),

@@ -6,8 +6,6 @@ MAX_ENTITIES tracks.
 
 from __future__ import annotations
 
-import msgspec
-
 from proofstream import Envelope
 from proofstream_rerun.marks import Look, Mark
 
@@ -15,22 +13,14 @@ MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""
 
 
-class Moment(msgspec.Struct, frozen=True, gc=False):
-    """When something happened.
+class Moments:
+    """When each of some rows happened: three lists of equal length.
 
     Attributes:
-        seq: Place in the host's order of events.
-        prover_ns: Nanoseconds since the proof began; it never goes back.
+        seq: Places in the host's order of events.
+        prover_ns: Nanoseconds since the proof began; they never go back.
         wall_ns: Nanoseconds since the epoch.
     """
-
-    seq: int
-    prover_ns: int
-    wall_ns: int
-
-
-class Moments:
-    """When each of some rows happened: three lists of equal length, as in `Moment`."""
 
     __slots__ = ("prover_ns", "seq", "wall_ns")
 
@@ -38,12 +28,6 @@ class Moments:
         self.seq: list[int] = []
         self.prover_ns: list[int] = []
         self.wall_ns: list[int] = []
-
-    def append(self, moment: Moment) -> None:
-        """Add one."""
-        self.seq.append(moment.seq)
-        self.prover_ns.append(moment.prover_ns)
-        self.wall_ns.append(moment.wall_ns)
 
     def cut(self, keep: int) -> None:
         """Let go of all but the last so many."""
@@ -115,24 +99,25 @@ class Canvas:
     Attributes:
         tracks: What changes in time, by path.
         statics: What holds at any time, by path and kind of mark.
-        now: The moment of the event that is being drawn.
         undrawn: How many marks found no room.
     """
 
     def __init__(self, started_ns: int) -> None:
         self.tracks: dict[str, Track] = {}
         self.statics: dict[tuple[str, type[Mark]], Mark] = {}
-        self.now: Moment = Moment(0, 0, started_ns)
         self.undrawn: int = 0
         self._started_ns = started_ns
+        self._seq = 0
+        self._wall_ns = started_ns
+        self._prover_ns = 0
         self._changed_statics: dict[tuple[str, type[Mark]], None] = {}
 
     def move_to(self, envelope: Envelope) -> None:
         """Draw at the time of that event from now on. What happened before the proof began is drawn at its start."""
-        wall_ns = envelope.time_unix_nano
+        self._seq = envelope.seq
+        self._wall_ns = wall_ns = envelope.time_unix_nano
         prover_ns = wall_ns - self._started_ns
-        before_ns = self.now.prover_ns
-        self.now = Moment(envelope.seq, max(before_ns, prover_ns), wall_ns)
+        self._prover_ns = max(self._prover_ns, prover_ns)
 
     def add(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
         """Add a row now. A new entity looks as given, and keeps so many rows for those who come late."""
@@ -144,7 +129,10 @@ class Canvas:
             track = self.tracks[path] = Track(path, look, keep)
         rows = track.pending
         rows.marks.append(mark)
-        rows.moments.append(self.now)
+        moments = rows.moments
+        moments.seq.append(self._seq)
+        moments.prover_ns.append(self._prover_ns)
+        moments.wall_ns.append(self._wall_ns)
 
     def put(self, path: str, mark: Mark) -> None:
         """Set what holds at any time; an entity has one mark of each kind."""

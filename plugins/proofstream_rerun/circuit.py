@@ -74,7 +74,8 @@ class CircuitView:
         del self._edges[MAX_EDGES:]
         heights = {index: layout.height_of(kind) for index, kind in self._kinds.items()}
         strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
-        self._canvas.put("circuit/edges", Strips(strips, np.array([palette.EDGE], np.uint32)))
+        colors = [palette.EDGE if b - a == 1 else palette.FAR_EDGE for a, b in self._edges]
+        self._canvas.put("circuit/edges", Strips(strips, np.array(colors, np.uint32)))
 
     def _draw_names(self) -> None:
         self._drawn = len(self._kinds)
@@ -86,8 +87,9 @@ class CircuitView:
         step = layout.label_step(grid.layers)
         shown = range(0, grid.layers, step)
         positions = [layout.label_place(grid, index) for index in shown]
-        colors = [self._color(index) for index in shown]
-        labels = [self._title(index) for index in shown]
+        is_each = grid.layers <= layout.FEW
+        colors = [self._color(index) if is_each else palette.LABEL for index in shown]
+        labels = [self._title(index) if is_each else str(index) for index in shown]
         places = np.array(positions, np.float32).reshape(-1, 3)
         self._canvas.put("circuit/labels", Labels(places, np.array(colors, np.uint32), labels))
 

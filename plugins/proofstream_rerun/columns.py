@@ -12,7 +12,7 @@ import pyarrow as pa
 import rerun as rr
 
 from proofstream import SecureField, SumcheckRound
-from proofstream_rerun.arrow import components, offsets, own_component, vectors
+from proofstream_rerun.arrow import Array, components, offsets, own_component, vectors
 from proofstream_rerun.canvas import Moments
 from proofstream_rerun.field import M31_PRIME, coefficients
 from proofstream_rerun.marks import (
@@ -35,6 +35,7 @@ Columns = tuple[Sequence[rr.ComponentColumn], int]
 _LEVEL_BYTES = 8
 _ROUND_BYTES = 120
 _LIMBS = 4
+_DURATION, _SEQUENCE, _TIMESTAMP = pa.duration("ns"), pa.int64(), pa.timestamp("ns")
 _MARKDOWN = "text/markdown"
 
 _POINT = np.zeros((1, 3), np.float32)
@@ -52,18 +53,37 @@ _ROUND = {
 }
 
 
-def times_of(moments: Moments) -> tuple[rr.TimeColumn, ...]:
+class TimeColumn:
+    """When each of some rows happened, on one timeline."""
+
+    def __init__(self, timeline: str, nanoseconds: list[int], type_: pa.DataType) -> None:
+        self._timeline = timeline
+        self._times = pa.array(np.array(nanoseconds, np.int64)).view(type_)
+
+    def timeline_name(self) -> str:
+        """The timeline's name."""
+        return self._timeline
+
+    def as_arrow_array(self) -> Array:
+        """The times."""
+        return self._times
+
+
+def times_of(moments: Moments) -> tuple[TimeColumn, ...]:
     """The three timelines of some rows."""
-    prover_ns, wall_ns = np.array(moments.prover_ns, np.int64), np.array(moments.wall_ns, np.int64)
     return (
-        rr.TimeColumn("prover_time", duration=prover_ns.view("timedelta64[ns]")),
-        rr.TimeColumn("event", sequence=np.array(moments.seq, np.int64)),
-        rr.TimeColumn("wall_time", timestamp=wall_ns.view("datetime64[ns]")),
+        TimeColumn("prover_time", moments.prover_ns, _DURATION),
+        TimeColumn("event", moments.seq, _SEQUENCE),
+        TimeColumn("wall_time", moments.wall_ns, _TIMESTAMP),
     )
 
 
+ALONE = (Sheet, BarRow)
+"""Kinds of marks of which Rerun takes only one at once."""
+
+
 def columns_of(marks: Sequence[Mark]) -> Columns:
-    """The columns of marks that are all of one kind."""
+    """The columns of marks that are all of one kind; of one mark if it is of a kind that comes alone."""
     return _COLUMNS[type(marks[0])](marks)
 
 
@@ -138,17 +158,23 @@ def _documents(marks: Sequence[Document]) -> Columns:
 
 
 def _sheets(marks: Sequence[Sheet]) -> Columns:
-    data = [rr.encodings.TensorData(array=mark.values, dim_names=mark.dimensions) for mark in marks]
-    return list(rr.Tensor.columns(data=data)), sum(mark.values.nbytes for mark in marks)
+    (mark,) = marks
+    data = _tensor(mark.values, mark.dimensions)
+    return list(rr.Tensor.columns(data=[data])), mark.values.nbytes
 
 
 def _bars(marks: Sequence[BarRow]) -> Columns:
-    columns = rr.BarChart.columns(
-        values=[rr.encodings.TensorData(array=mark.values) for mark in marks],
-        abscissa=[rr.encodings.TensorData(array=mark.abscissa) for mark in marks],
-        color=np.array([mark.color for mark in marks], np.uint32),
-    )
-    return list(columns), sum(2 * mark.values.nbytes for mark in marks)
+    (mark,) = marks
+    columns = list(rr.BarChart.columns(values=[_tensor(mark.values)], color=np.array([mark.color], np.uint32)))
+    if mark.abscissa is not None:
+        columns += rr.BarChart.columns(abscissa=[_tensor(mark.abscissa)])
+    return columns, 2 * mark.values.nbytes
+
+
+def _tensor(values: npt.NDArray[Any], dimensions: tuple[str, ...] = ()) -> rr.encodings.TensorData:
+    """An array as Rerun wants it; given as an array, Rerun would look for torch each time."""
+    buffer = rr.encodings.TensorBuffer(values.ravel())
+    return rr.encodings.TensorData(shape=values.shape, buffer=buffer, dim_names=dimensions)
 
 
 def _clearings(marks: Sequence[Cleared]) -> Columns:

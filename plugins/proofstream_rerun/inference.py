@@ -83,7 +83,8 @@ class Inference:
         layers = sorted(self._samples)
         sheet = _padded([self._samples[index] for index in layers])
         self._canvas.add("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
-        abscissa = np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
+        is_whole = layers == list(range(len(layers)))
+        abscissa = None if is_whole else np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
         statistics = np.array([self._statistics[index] for index in layers], np.float64)
         for column, name in enumerate(STATISTICS):
             bars = BarRow(statistics[:, column], abscissa, palette.SERIES_COLORS[column])

@@ -23,16 +23,21 @@ PITCH = 2.0
 """From one layer to the next."""
 BARS_GAP = 1.1
 """From the middle of a row to its bars."""
-BARS_DEPTH = 6.0
+BARS_DEPTH = 5.4
 """Room for a layer's bars."""
-LABELS_DEPTH = 2.4
-"""Room for the labels in front of a row."""
-ROW_PITCH = BARS_GAP + BARS_DEPTH + LABELS_DEPTH
-"""From one row to the next."""
-ONE_ROW = 16
-"""So many layers stand in one row."""
-ASPECT = 1.5
-"""Width over visible depth that rows are broken for."""
+FRONT = 1.5
+"""Room in front of a row, without labels."""
+LABEL_STEP = 1.0
+"""From one line of labels to the next."""
+FEW = 40
+"""So many layers have a label each."""
+SPARSE = 6
+"""So many in one row have room for their labels side by side."""
+FEW_COLUMNS = 14
+"""So many of them stand in one row at most."""
+MAX_ROWS = 64
+ASPECT_FEW, ASPECT_MANY = 1.5, 1.12
+"""Width over height of the view: few layers leave room for a graph below it."""
 
 BAR_PITCH = 0.45
 BAR_HALF_WIDTH = 0.32
@@ -47,12 +52,11 @@ NODE_FLATNESS = 0.6
 COST_BITS = 36
 """A cost of 2^36 cells, a large matrix product, makes the largest node."""
 
-PLACEHOLDER = 0.22
+PLACEHOLDER = 0.08
 """Half the width of a node of which nothing is known: any other node covers it."""
 
-TRAIL_Y = -1.5
+TRAIL_Y = -1.15
 LABEL_Y = -0.9
-MAX_LABELS = 40
 MAX_GROUPS = 24
 """Layers are drawn in so many entities at most."""
 MAX_LAYERS = 4096
@@ -69,7 +73,7 @@ _HEIGHTS: dict[LayerKind, float] = {
     LayerKind.Dequantize: -1.8,
     LayerKind.Quantize: -1.8,
 }
-_HEIGHT_SCALE = 0.35
+_HEIGHT_SCALE = 0.25
 _NO_POINTS = np.zeros((0, 3), np.float32)
 
 
@@ -85,10 +89,44 @@ def node_half_width(trace_cost: int) -> float:
 
 
 def columns_for(layers: int) -> int:
-    """How many layers stand in one row."""
-    if layers <= ONE_ROW:
-        return max(1, layers)
-    return math.ceil(math.sqrt(layers * ROW_PITCH / PITCH * ASPECT * 0.7))
+    """How many layers stand in one row: as many as there is room for labels, or so many that the camera is nearest."""
+    if layers <= FEW:
+        return math.ceil(layers / max(1, math.ceil(layers / FEW_COLUMNS))) or 1
+    return _many_columns(layers)
+
+
+@lru_cache(maxsize=64)
+def _many_columns(layers: int) -> int:
+    columns = {math.ceil(layers / rows) for rows in range(2, min(layers, MAX_ROWS) + 1)}
+    return min(columns, key=lambda count: _camera(layers, count).distance)
+
+
+def row_pitch(layers: int) -> float:
+    """From one row to the next."""
+    return BARS_GAP + BARS_DEPTH + _front(layers)
+
+
+def _front(layers: int) -> float:
+    return 1.1 + 2 * LABEL_STEP if layers <= FEW else FRONT
+
+
+def _camera(layers: int, columns: int) -> Camera:
+    """A camera that has all layers in view."""
+    rows = max(1, math.ceil(layers / columns))
+    is_many = layers > FEW
+    right = (columns - 1) * PITCH + 0.5 * PITCH
+    left = -2 * _margin(columns) if is_many else -0.5 * PITCH
+    back = -(rows - 1) * row_pitch(layers) - BARS_GAP - BARS_DEPTH
+    top = BAR_HEIGHT * (0.6 if rows > 1 else 0.8)
+    places = ((top, -BARS_GAP), (0.5, back), (TRAIL_Y, _front(layers)))
+    corners = [(x, y, z) for x in (left, right) for y, z in places]
+    slope = math.radians(34 if rows == 1 else 45)
+    return framing(corners, slope=slope, aspect=ASPECT_MANY if is_many else ASPECT_FEW)
+
+
+def _margin(columns: int) -> float:
+    """From the middle of a row's label to the beginning of the row."""
+    return 0.9 + 0.045 * columns
 
 
 def group_size(layers: int) -> int:
@@ -97,8 +135,8 @@ def group_size(layers: int) -> int:
 
 
 def label_step(layers: int) -> int:
-    """Every so manyth layer has a label."""
-    return max(1, math.ceil(layers / MAX_LABELS))
+    """Every so manyth layer has a label: each one of a few, else the first of each row."""
+    return 1 if layers <= FEW else columns_for(layers)
 
 
 class Grid:
@@ -118,7 +156,7 @@ class Grid:
         self.rows: int = max(1, math.ceil(layers / self.columns))
         index = np.arange(layers)
         self.x: Floats = (index % self.columns * PITCH).astype(np.float32)
-        self.z: Floats = ((index // self.columns - (self.rows - 1)) * ROW_PITCH).astype(np.float32)
+        self.z: Floats = ((index // self.columns - (self.rows - 1)) * row_pitch(layers)).astype(np.float32)
 
     def at(self, index: int, y: float = 0.0) -> tuple[float, float, float]:
         """The place of a layer."""
@@ -131,10 +169,7 @@ class Grid:
     @property
     def camera(self) -> Camera:
         """A camera that has everything in view."""
-        left, right = -PITCH / 2, (self.columns - 1) * PITCH + PITCH / 2
-        back, front = (float(self.z[0]) if self.layers else 0.0) - BARS_GAP - BARS_DEPTH, LABELS_DEPTH
-        corners = [(x, y, z) for x in (left, right) for y in (TRAIL_Y, BAR_HEIGHT / 2) for z in (back, front)]
-        return framing(corners, slope=math.radians(34 if self.rows == 1 else 48))
+        return _camera(self.layers, self.columns)
 
 
 @lru_cache(maxsize=256)
@@ -195,10 +230,12 @@ def above(kind: LayerKind, trace_cost: int) -> float:
 
 
 def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
-    """Where a layer's label stands: in front of its row, by turns nearer and farther, as neighbours are wide."""
+    """Where a layer's label stands: in front of a few, by turns nearer and farther; else before its row begins."""
     x, _, z = grid.at(index)
-    turn = index // label_step(grid.layers) % 2
-    return x, LABEL_Y, z + 1.0 + 0.8 * turn
+    if grid.layers > FEW:
+        return x - _margin(grid.columns), 0.0, z
+    turn = index % 2 if grid.columns > SPARSE else 0
+    return x, LABEL_Y, z + 1.1 + turn * LABEL_STEP
 
 
 def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
@@ -231,7 +268,7 @@ def backbone(grid: Grid) -> list[Floats]:
 def _turn(grid: Grid, before: int, after: int) -> Floats:
     """From the end of a row to the start of the next one, through the room between them."""
     (x0, _, z0), (x1, _, z1) = grid.at(before), grid.at(after)
-    between = z0 + LABELS_DEPTH
+    between = z0 + _front(grid.layers)
     right, left = x0 + PITCH * 0.6, x1 - PITCH * 0.6
     corners = [(x0, z0), (right, z0), (right, between), (left, between), (left, z1), (x1, z1)]
     return np.array([(x, 0.0, z) for x, z in corners], np.float32)

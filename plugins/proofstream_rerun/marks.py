@@ -108,10 +108,10 @@ class Sheet(msgspec.Struct, frozen=True, gc=False):
 
 
 class BarRow(msgspec.Struct, frozen=True, gc=False):
-    """A bar for each value, at the places of `abscissa`."""
+    """A bar for each value, at the places of `abscissa`, or at 0, 1, 2 and so on if there are none."""
 
     values: npt.NDArray[np.float64]
-    abscissa: npt.NDArray[np.int64]
+    abscissa: npt.NDArray[np.int64] | None
     color: int
 
 

@@ -21,7 +21,8 @@ def shaded(rgb: tuple[int, int, int], share: float) -> int:
 
 BACKGROUND = (14, 17, 24)
 PLACEHOLDER = packed((72, 74, 92))
-EDGE = packed((0x66, 0xAA, 0xEE), 200)
+EDGE = packed((0x66, 0xAA, 0xEE))
+FAR_EDGE = packed((0x3E, 0x68, 0x96))
 BACKBONE = packed((60, 62, 90))
 PROVED_RGB = (0x00, 0xE6, 0x76)
 PROVED = packed(PROVED_RGB)

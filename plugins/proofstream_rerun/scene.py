@@ -314,7 +314,7 @@ class Scene:
 
     def _has_room(self, index: int) -> bool:
         """Whether there is room for that layer; room is made within bounds."""
-        if index < self.layers:
+        if index < self.walk.grid.layers:
             return True
         if index >= layout.MAX_LAYERS:
             self._undrawn_layers += 1

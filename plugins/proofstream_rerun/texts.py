@@ -57,9 +57,10 @@ def number(value: float | None) -> str:
     return "?" if value is None else f"{value:.6f}"
 
 
-def shape(sides: Sequence[int]) -> str:
+def shape(sides: tuple[int, int]) -> str:
     """Rows and columns."""
-    return "\N{MULTIPLICATION SIGN}".join(map(str, sides))
+    rows, columns = sides
+    return f"{rows}\N{MULTIPLICATION SIGN}{columns}"
 
 
 def milliseconds(nanoseconds: int | None) -> str:

@@ -62,12 +62,19 @@ class Layer:
         """Add a round's bar; whether there was room for it."""
         if number >= MAX_ROUNDS:
             return False
-        total = min(MAX_ROUNDS, max(total, number + 1, self.total))
         if total != self.total:
-            self.total, self._bars = total, None
+            self._make_room(number, total)
+        if number > self._last:
+            self._last = number
+            if number >= self.total:
+                self._make_room(number, total)
         self._seen[number] = None
-        self._last = max(self._last, number)
         return True
+
+    def _make_room(self, number: int, total: int) -> None:
+        wanted = min(MAX_ROUNDS, max(total, number + 1, self.total))
+        if wanted != self.total:
+            self.total, self._bars = wanted, None
 
     def boxes(self, *, with_node: bool) -> Sequence[Boxes]:
         """All its boxes; the node's own only if asked for, or if the layer was aborted."""
@@ -146,7 +153,7 @@ class Walk:
 
     def round(self, index: int, number: int, total: int) -> None:
         """A round of a layer."""
-        layer = self._layer(index)
+        layer = self.layers.get(index) or self._layer(index)
         if not layer.add_round(number, total):
             self.undrawn_rounds += 1
             return

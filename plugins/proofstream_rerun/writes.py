@@ -10,7 +10,7 @@ import numpy as np
 import rerun as rr
 
 from proofstream_rerun.canvas import Canvas, Rows, Track
-from proofstream_rerun.columns import columns_of, times_of
+from proofstream_rerun.columns import ALONE, TimeColumn, columns_of, times_of
 from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
 from proofstream_rerun.recordings import PropertyValue, Write
 
@@ -23,7 +23,7 @@ class RowsWrite:
     """Rows of one entity."""
 
     path: str
-    times: tuple[rr.TimeColumn, ...]
+    times: tuple[TimeColumn, ...]
     columns: Sequence[rr.ComponentColumn]
     size_bytes: int
 
@@ -86,12 +86,21 @@ def snapshot_writes(canvas: Canvas) -> list[Write]:
 
 def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
     start = 0
-    for _, group in groupby(rows.marks, key=type):
-        marks = list(group)
+    for marks in _batches(rows.marks):
         columns, size = columns_of(marks)
         times = times_of(rows.moments.part(start, start + len(marks)))
         start += len(marks)
         yield RowsWrite(path, times, columns, size + _ROW_BYTES * len(marks))
+
+
+def _batches(marks: Sequence[Mark]) -> Iterable[Sequence[Mark]]:
+    """Marks that can be sent at once."""
+    for kind, group in groupby(marks, key=type):
+        batch = list(group)
+        if issubclass(kind, ALONE):
+            yield from ([mark] for mark in batch)
+        else:
+            yield batch
 
 
 def _looks(track: Track) -> list[Write]:
