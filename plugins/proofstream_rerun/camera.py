@@ -25,6 +25,11 @@ class Camera:
     position: Point
     target: Point
 
+    @property
+    def distance(self) -> float:
+        """From the position to the target."""
+        return math.dist(self.position, self.target)
+
 
 def framing(points: Sequence[Point], *, slope: float, aspect: float = ASPECT, margin: float = MARGIN) -> Camera:
     """The camera that looks along -Z, and down by `slope` radians, at points that it has all in view and in the middle.
