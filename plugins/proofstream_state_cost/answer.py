@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +27,7 @@ from proofstream_state_cost.tables import (
 
 _WIDEST = 3
 _UNBOUNDED = 10_000
+_NARROWEST = 40
 _WRITTEN = "bytes are those that a program writes; a copy reads as many"
 _SPEED = "at {rate:f}/s means bytes a second, at so many checkpoints a second of one sequence"
 _PICK = "each program around a verify writes the total once; --convention NAME shows them one by one"
@@ -87,15 +88,19 @@ def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
 
 def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
     """The text of an answer for a terminal of that width. Where a table is wider, so is the text: no number is cut."""
-    whole = Group(*parts)
-    console = Console(file=io.StringIO(), width=width, force_terminal=colour, highlight=False, emoji=False)
-    tables = [part for part in whole.renderables if isinstance(part, Table)]
-    unbounded = console.options.update(width=_UNBOUNDED)
-    needed = max((console.measure(table, options=unbounded).minimum for table in tables), default=0)
+    console = Console(file=io.StringIO(), force_terminal=colour, highlight=False, emoji=False)
     with console.capture() as capture:
-        for part in whole.renderables:
-            console.print(part, width=max(width, needed) if isinstance(part, Table) else width)
+        for part in parts:
+            console.width = max(width, _needed(part, console))
+            console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _needed(part: RenderableType, console: Console) -> int:
+    """The width without which a table of numbers would be cut; other text can be folded."""
+    if not isinstance(part, Table) or not all(column.no_wrap for column in part.columns):
+        return _NARROWEST
+    return console.measure(part, options=console.options.update(width=_UNBOUNDED)).maximum
 
 
 def _headline(name: str, layers: int, what: str) -> Text:

@@ -234,6 +234,11 @@ class Follower:
 
     # Memory
 
+    @property
+    def remembered(self) -> int:
+        """How many jobs and open proofs it has in mind; no more than `MAX_JOBS` and what is open."""
+        return len(self._jobs) + len(self._published) + len(self._settled)
+
     def _known(self, job: _Job) -> _Known:
         known = self._jobs.setdefault(job, _Known())
         self._jobs.move_to_end(job)

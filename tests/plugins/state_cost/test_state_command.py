@@ -290,12 +290,12 @@ def _read(fd: int) -> bytes:
         return b""
 
 
-Setup = Callable[[Path], None]
+Setup = Callable[[Path], object]
 
 
 def _file(content: str | bytes) -> Setup:
     data = content if isinstance(content, bytes) else content.encode()
-    return lambda folder: (folder / "f").write_bytes(data) and None
+    return lambda folder: (folder / "f").write_bytes(data)
 
 
 def _config(**keys: Any) -> Setup:

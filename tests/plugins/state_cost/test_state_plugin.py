@@ -36,7 +36,7 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes, read_stream
 from proofstream_state_cost import StateCostPlugin
-from proofstream_state_cost.follow import MAX_JOBS, UNNAMED
+from proofstream_state_cost.follow import MAX_JOBS, UNNAMED, Follower
 
 DATA = Path(__file__).parents[2] / "data"
 CIRCUIT = DATA / "state" / "qwen3.8-27b.toml"
@@ -419,19 +419,18 @@ def test_a_key_of_declared_states_is_configured() -> None:
 
 
 def test_what_it_remembers_is_bounded() -> None:
-    plugin = StateCostPlugin()
-    one = InlineHost(plugin)
+    follower = Follower(None, {}, logging.getLogger("proofstream.test"))
+    opened, *_ = envelopes([])
+    follower.feed((opened,))
     for job in range(MAX_JOBS + 50):
-        opened, circuit, start, end = envelopes([compiled(states(job + 1)), started(), COMPLETE], close=False)
-        batch = [msgspec.structs.replace(e, job_id=str(job)) for e in (circuit, start, end)]
-        one.feed([opened, *batch] if not job else batch)
-    follower = plugin._follower
-    assert follower is not None
-    assert len(follower._jobs) == MAX_JOBS
-    assert not follower._published
-    assert not follower._settled
-    one.feed(envelopes([])[1:])
-    assert not follower._jobs
+        _, *inside = envelopes([compiled(states(job + 1)), started(), *layer()], close=False)
+        follower.feed(tuple(msgspec.structs.replace(e, job_id=str(job)) for e in inside))
+        assert follower.remembered == min(job + 1, MAX_JOBS) + 2
+        _, end = envelopes([COMPLETE], close=False)
+        follower.feed((msgspec.structs.replace(end, job_id=str(job)),))
+    assert follower.remembered == MAX_JOBS
+    follower.feed(tuple(envelopes([])[1:]))
+    assert follower.remembered == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ The checker here knows the part of JSON Schema 2020-12 that the schema uses; any
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ CIRCUIT = DATA / "qwen3.8-27b.toml"
 SCHEMA: dict[str, Any] = json.loads(
     resources.files("proofstream_state_cost").joinpath("state-cost.schema.json").read_text()
 )
+Check = Callable[[Any, Any, Any, str], Iterator[str]]
 TEXTS = {"$schema", "title", "description", "$defs"}
-TYPES: dict[str, Any] = {
+TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
@@ -51,7 +52,7 @@ def errors(value: Any, schema: Any, where: str = "$") -> Iterator[str]:
             yield from CHECKS[keyword](value, argument, schema, where)
 
 
-def _simple(holds: Any, message: str) -> Any:
+def _simple(holds: Callable[[Any, Any], bool], message: str) -> Check:
     def check(value: Any, argument: Any, schema: Any, where: str) -> Iterator[str]:
         if not holds(value, argument):
             yield f"{where}: {value!r} {message} {argument!r}"
@@ -103,7 +104,7 @@ def _items(value: Any, argument: Any, schema: Any, where: str) -> Iterator[str]:
         yield from errors(each, argument, f"{where}[{index}]")
 
 
-CHECKS: dict[str, Any] = {
+CHECKS: dict[str, Check] = {
     "type": _simple(lambda value, name: TYPES[name](value), "is no"),
     "enum": _simple(lambda value, words: value in words, "is none of"),
     "minimum": _simple(lambda value, least: value >= least, "is less than"),
@@ -241,7 +242,7 @@ def test_the_words_of_the_schema_are_those_of_the_model() -> None:
     assert SCHEMA["properties"]["programs"]["propertyNames"]["enum"] == [each.value for each in Program]
 
 
-BREAKS: dict[str, Any] = {
+BREAKS: dict[str, Callable[[Any], object]] = {
     "a key is gone": lambda made: made.pop("convention"),
     "a key of ours": lambda made: made.update(hello=1),
     "a number that is none": lambda made: made["states"][0].update(bytes="12"),
