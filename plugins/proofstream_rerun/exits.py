@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import weakref
+from collections.abc import Iterable
 from typing import Protocol
 
 import rerun as rr
-
-_abandoned: list[object] = []
 
 
 class Mortal(Protocol):
@@ -35,15 +35,13 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def abandon(holder: object) -> None:
+def abandon(streams: Iterable[rr.RecordingStream]) -> None:
     """Leave streams behind whose peer does not answer, so that the process can still exit.
 
     Closing such a stream blocks for ever, and so do its destructor and the flush that Rerun does at the exit of the
-    interpreter. So it is kept alive, and that flush is called off, for all streams of the process: there is none for
-    one of them.
-
-    Args:
-        holder: What refers to the streams.
+    interpreter. So it gets a reference that nothing gives back, not even when the interpreter clears its modules, and
+    that flush is called off, which is for all streams of the process: there is none for one of them.
     """
-    _abandoned.append(holder)
+    for stream in streams:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
     rr.unregister_shutdown()

@@ -84,7 +84,7 @@ class Outlets:
             self._backlog,
             log=self._log,
             want_snapshot=self._want_snapshot,
-            on_leave=server.close,
+            server=server,
         )
         self._peers.append(outlet)
         self._log.warning("rerun: the proof can be watched: rerun %s", server.viewer.url)

@@ -15,6 +15,7 @@ from proofstream_rerun.backlog import Backlog, Chapter, Entry, Page
 from proofstream_rerun.connections import Viewer
 from proofstream_rerun.exits import abandon
 from proofstream_rerun.probing import Answer, probe
+from proofstream_rerun.serving import Server
 from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
@@ -32,6 +33,7 @@ class Pace:
     Attributes:
         probe_s: How long an address may take to answer.
         flush_s: How long a flush may take.
+        first_check_s: Between a connect and the first look at the viewer.
         check_s: Between two looks at a viewer that is there.
         retry_s: Until an address is tried again; each time it takes twice as long.
         longest_retry_s: The longest of these.
@@ -40,6 +42,7 @@ class Pace:
 
     probe_s: float = 0.5
     flush_s: float = 0.5
+    first_check_s: float = 0.1
     check_s: float = 1.0
     retry_s: float = 0.25
     longest_retry_s: float = 5.0
@@ -86,7 +89,7 @@ class PeerOutlet:
         log: Where changes are told.
         want_snapshot: Called when the viewer lacks the beginning of something: the present state is needed again.
         may_appear: Whether it is worth waiting at the end for a viewer that never was there.
-        on_leave: Called at the end, on the outlet's thread.
+        server: The server behind the address if it is our own: it is closed, or left behind, with the outlet.
         pace: How often things are looked at.
     """
 
@@ -98,7 +101,7 @@ class PeerOutlet:
         log: logging.Logger,
         want_snapshot: Callable[[], None],
         may_appear: Callable[[], bool] = lambda: False,
-        on_leave: Callable[[], None] = lambda: None,
+        server: Server | None = None,
         pace: Pace | None = None,
     ) -> None:
         self.viewer = viewer
@@ -112,7 +115,7 @@ class PeerOutlet:
         self._log = log
         self._want_snapshot = want_snapshot
         self._may_appear = may_appear
-        self._on_leave = on_leave
+        self._server = server
         self._pace = pace or Pace()
         self._streams: dict[Chapter, _Open] = {}
         self._position = 0
@@ -147,9 +150,13 @@ class PeerOutlet:
         """Wait until it has left; leave it behind if it is not done in time. Returns whether the viewer got all."""
         assert self._leave_by is not None
         self._thread.join(max(0.0, self._leave_by - time.monotonic()))
-        if self._thread.is_alive() and self._streams:
-            abandon(self)
+        if self._thread.is_alive():
+            self._abandon()
         return self.is_finished
+
+    def _abandon(self) -> None:
+        streams = [opened.stream for opened in list(self._streams.values())]
+        abandon(streams if self._server is None else [*streams, *self._server.streams()])
 
     def _run(self) -> None:
         try:
@@ -159,9 +166,7 @@ class PeerOutlet:
         except Exception:  # noqa: BLE001 - a thread's last word
             # Streams of a connection in an unknown state are not closed: that could block.
             self._log.exception("the connection to %s ends here", self.viewer.address)
-            abandon(self._streams)
-        finally:
-            self._on_leave()
+            self._abandon()
 
     def _is_done(self) -> bool:
         """Whether to leave: asked to, and nothing is left to do or no time to do it in."""
@@ -209,7 +214,7 @@ class PeerOutlet:
         self._position = self._backlog.start
         if self._position:
             self._want_snapshot()
-        self._due = time.monotonic() + self._pace.check_s
+        self._due = time.monotonic() + self._pace.first_check_s
 
     def _back_off(self) -> None:
         self._due = time.monotonic() + self._retry_s
@@ -316,10 +321,12 @@ class PeerOutlet:
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_twice()
         if flushed is Flushed.SLOW:
             self.state = State.ASLEEP
-            abandon(self._streams)
+            self._abandon()
             return
         self.is_finished = flushed is Flushed.DONE and self._position >= self._backlog.end_position
         self._streams.clear()
+        if self._server is not None:
+            self._server.close()
 
     def _flush_twice(self) -> Flushed:
         """Flush; and again, as the first flush may be content although the peer takes nothing."""

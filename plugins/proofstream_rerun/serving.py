@@ -39,6 +39,10 @@ class Server:
         self._stream: rr.RecordingStream | None = _silent_stream()
         self._stream.set_sinks(sink)
 
+    def streams(self) -> list[rr.RecordingStream]:
+        """The stream that it belongs to, while it is open."""
+        return [] if self._stream is None else [self._stream]
+
     def close(self) -> None:
         """End it: viewers keep what they have."""
         self._stream = None

@@ -1,0 +1,255 @@
+"""A kill, a full disk, a wedged viewer, a fork: what was written is there, and the process can exit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHILD = """
+import logging, os, sys, time
+import numpy as np
+import rerun as rr
+import rerun.blueprint as rrb
+from proofstream_rerun.outlets import Outlets
+from proofstream_rerun.recordings import Recording
+from proofstream_rerun.settings import Settings
+
+logging.basicConfig(level=logging.WARNING, format="said: %(message)s")
+
+
+class Rows:
+    def __init__(self, first, count=1000):
+        self.numbers = np.arange(first, first + count)
+        self.size_bytes = 16 * count
+
+    def send(self, stream):
+        stream.send_columns(
+            "values",
+            indexes=[rr.TimeColumn("event", sequence=self.numbers)],
+            columns=rr.Scalars.columns(scalars=np.sqrt(self.numbers)),
+        )
+
+
+recording = Recording(
+    application_id="proofstream-test",
+    recording_id="first",
+    name="first",
+    started_ns=1,
+    blueprint=lambda: rrb.Blueprint(rrb.TimeSeriesView(origin="/values")),
+    snapshot=lambda: [],
+)
+outlets = Outlets(Settings(connections=tuple(sys.argv[1:])), live=True, log=logging.getLogger("proofstream.rerun"))
+outlets.begin(recording)
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def heard():
+    return sys.stdin.readline().strip()
+"""
+
+
+@contextmanager
+def child(kit: Any, code: str, *connections: str, preexec: str = "") -> Iterator[subprocess.Popen[str]]:
+    """An interpreter of its own that has outlets and does something with them; gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", preexec + CHILD + code, *connections],
+        env=kit.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def test_a_kill_loses_about_a_second_and_the_rest_can_be_repaired(kit: Any, tmp_path: Path) -> None:
+    path, repaired = tmp_path / "proof.rrd", tmp_path / "repaired.rrd"
+    code = """
+for first in range(0, 10_000_000, 1000):
+    outlets.write("first", [Rows(first)])
+    say(first + 1000)
+    time.sleep(0.05)
+"""
+    with child(kit, code, f"file:{path}") as process:
+        written: list[tuple[float, int]] = []
+        while len(written) < 20 or written[-1][0] - written[0][0] < 3:
+            written.append((time.monotonic(), int(line_of(process))))
+        process.kill()
+        killed = time.monotonic()
+    safe = max(rows for at, rows in written if at < killed - 1.5)
+
+    assert "footer" in kit.verify(path)
+    assert kit.run_program("rrd", "optimize", str(path), "-o", str(repaired)).returncode == 0
+    assert kit.verify(repaired) == ""
+    assert kit.rows_of(repaired)["first:values"] >= safe > 0
+
+
+def test_a_disk_that_is_full_is_told_once_and_counted(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    # As large as a file may get, it is refused the same way; Python ignores the signal that comes with it.
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+    code = """
+for first in range(0, 40_000, 1000):
+    outlets.write("first", [Rows(first)])
+    time.sleep(0.05)
+outlets.close(5)
+say(dict(outlets.counters()))
+"""
+    with child(kit, code, f"file:{path}", preexec=limit) as process:
+        out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    told = [line for line in err.splitlines() if line.startswith("said: ")]
+    assert len(told) == 1
+    assert told[0].startswith(f"said: rerun: the recording ends here: {path}: ")
+    assert "'lost_files': 1" in out
+    assert "'lost_writes': " in out
+    assert path.stat().st_size == 100_000
+
+
+def test_a_file_that_cannot_be_begun_disturbs_nobody(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, path = tmp_path / "full.rrd", tmp_path / "proof.rrd"
+    full.symlink_to("/dev/full")
+    outlets = kit.outlets(f"file:{full}", f"file:{path}")
+    outlets.begin(kit.recording())
+    outlets.write("first", [kit.Rows("values", 0, 100)])
+    outlets.close(5)
+
+    assert kit.verify(path) == ""
+    assert kit.rows_of(path)["first:values"] == 100
+    (line,) = caplog.messages
+    assert line.startswith("rerun: there is no recording in /dev/full: ")
+    assert "No space left on device" in line
+    assert (outlets.counters()["lost_files"], outlets.counters()["lost_writes"]) == (1, 1)
+
+
+EXIT = """
+outlets.write("first", [Rows(first) for first in range(0, 100_000, 1000)])
+say("written")
+heard()
+outlets.write("first", [Rows(first) for first in range(100_000, 200_000, 1000)])
+began = time.monotonic()
+outlets.close(2.0)
+say(f"{time.monotonic() - began:.1f} {outlets.counters().get('lost_viewers', 0)}")
+"""
+
+
+def test_a_stopped_viewer_does_not_keep_the_process_from_its_end(kit: Any, tmp_path: Path) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    path = tmp_path / "proof.rrd"
+    with child(kit, EXIT, f"127.0.0.1:{viewer.port}", f"file:{path}") as process:
+        assert line_of(process) == "written"
+        assert kit.eventually(lambda: viewer.rows()["first:values"] == 100_000)
+        viewer.pause()
+        tell(process, "close")
+        took, lost = line_of(process).split()
+        _, err = process.communicate(timeout=20)  # the interpreter's own exit
+
+    assert process.returncode == 0
+    assert float(took) < 3
+    assert lost == "1"
+    assert f"said: rerun: the viewer at 127.0.0.1:{viewer.port} does not answer any more and lacks the end" in err
+    assert kit.verify(path) == ""
+    assert kit.rows_of(path)["first:values"] == 200_000
+
+
+def test_a_viewer_of_our_server_that_is_stopped_does_not_either(kit: Any, tmp_path: Path) -> None:
+    port = kit.free_port()
+    path = tmp_path / "proof.rrd"
+    code = """
+say("begun")
+heard()
+for first in range(0, 10_000_000, 100_000):
+    outlets.write("first", [Rows(first, 100_000)])
+began = time.monotonic()
+outlets.close(2.0)
+say(f"{time.monotonic() - began:.1f}")
+"""
+    with child(kit, code, f"serve:{port}", f"file:{path}") as process:
+        assert line_of(process) == "begun"
+        with kit.reader(port, tmp_path / "seen.rrd") as reader:
+            time.sleep(0.5)
+            reader.pause()
+            tell(process, "write")
+            assert float(line_of(process)) < 3
+            process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert kit.verify(path) == ""
+    assert kit.rows_of(path)["first:values"] == 10_000_000
+
+
+def test_a_forked_child_writes_nothing_and_exits(kit: Any, tmp_path: Path) -> None:
+    viewer = kit.viewer(tmp_path / "seen.rrd")
+    path = tmp_path / "proof.rrd"
+    code = """
+outlets.write("first", [Rows(0)])
+pid = os.fork()
+if pid == 0:
+    outlets.write("first", [Rows(1000)])
+    outlets.tick()
+    outlets.end("first")
+    outlets.close(5)
+    sys.exit(7)
+status = os.waitpid(pid, 0)[1]
+outlets.write("first", [Rows(2000)])
+outlets.close(5)
+say(os.waitstatus_to_exitcode(status))
+"""
+    with child(kit, code, f"127.0.0.1:{viewer.port}", f"file:{path}", "serve") as process:
+        assert line_of(process) == "7"
+        process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert kit.verify(path) == ""
+    assert kit.rows_of(path)["first:values"] == 2000
+    assert kit.eventually(lambda: viewer.rows()["first:values"] == 2000)
+
+
+def test_the_recordings_of_an_application_are_left_alone(kit: Any, tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours.rrd", tmp_path / "theirs.rrd"
+    code = f"""
+import threading
+rr.init("theirs", recording_id="theirs")
+rr.save({str(theirs)!r})
+rr.set_time("step", sequence=1)
+outlets.write("first", [Rows(0)])
+rr.log("their/value", rr.Scalars(1.0))
+outlets.close(5)
+rr.log("their/value", rr.Scalars(2.0))
+assert rr.get_recording_id() == "theirs"
+"""
+    with child(kit, code, f"file:{ours}") as process:
+        process.communicate(timeout=30)
+
+    assert process.returncode == 0
+    assert kit.rows_of(theirs)["theirs:their/value"] == 2
+    assert kit.rows_of(ours)["first:values"] == 1000
+    assert "theirs" not in kit.recordings_of(ours)
