@@ -165,10 +165,12 @@ def _sheets(marks: Sequence[Sheet]) -> Columns:
 
 def _bars(marks: Sequence[BarRow]) -> Columns:
     (mark,) = marks
-    columns = list(rr.BarChart.columns(values=[_tensor(mark.values)], color=np.array([mark.color], np.uint32)))
-    if mark.abscissa is not None:
-        columns += rr.BarChart.columns(abscissa=[_tensor(mark.abscissa)])
-    return columns, 2 * mark.values.nbytes
+    columns = rr.BarChart.columns(
+        values=[_tensor(mark.values)],
+        abscissa=None if mark.abscissa is None else [_tensor(mark.abscissa)],
+        color=np.array([mark.color], np.uint32),
+    )
+    return list(columns), 2 * mark.values.nbytes
 
 
 def _tensor(values: npt.NDArray[Any], dimensions: tuple[str, ...] = ()) -> rr.encodings.TensorData:
