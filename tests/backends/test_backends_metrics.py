@@ -42,6 +42,18 @@ GPU = {
 }
 STATUS = {"matmul_done": 1, "matmul_total": 2, "layers_done": 2, "layers_total": 4}
 DEVICE = {"device_id": 0, "device_name": "H200", "utilization": 0.75}
+STATE = {
+    "id": "l0.gdn.h",
+    "kind": "recurrent",
+    "section": "main",
+    "format": "f32",
+    "elements": 4096,
+    "local": "h",
+    "block": "gdn",
+    "layer": 0,
+    "verify": "h_steps",
+    "lifetime": "sequence",
+}
 UNITS = {
     "s": "seconds",
     "By": "bytes",
@@ -73,10 +85,13 @@ def events() -> str:
     reports = [{**STATUS, "devices": [{**DEVICE, "free_memory_bytes": free}]} for free in (7_000_000, 6_000_000)]
     start = {"model_name": "tiny", "backend": "gpu-gkr", "num_layers": 4, "input_shape": [1, 4], "output_shape": [1, 4]}
     layer = {"layer_idx": 3, "kind": "MatMul", "input_shape": [1, 4], "output_shape": [1, 4], "trace_cost": 64}
+    circuit = {"total_layers": 4, "input_shape": [1, 4], "output_shape": [1, 4], "nodes": [], "has_simd": False}
     last = [
+        {"CircuitCompiled": {**circuit, "simd_num_blocks": 0, "states": [STATE]}},
         {"GpuTelemetry": {"devices": [{**GPU, "energy_j": 1000.0}]}},
         *({"GpuStatus": report} for report in reports),
         {"ProofStart": start},
+        {"StateProgramRun": {"program": "verify_checkpoint", "sequences": 8, "duration_ns": 1000}},
         {"LayerStart": {**layer, "claim_value_approx": 0.5, "gpu_device": 0}},
         {"GpuTelemetry": {"devices": [{**GPU, "energy_j": 1500.0}]}},
     ]
