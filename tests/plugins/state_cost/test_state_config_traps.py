@@ -503,7 +503,9 @@ def test_older_files_of_zamba2_are_read_and_that_is_said() -> None:
     assert any("older keys" in sentence for sentence in model.assumptions)
     for key, value in (("state_size", 8), ("expansion_factor", 4), ("conv_dimension", 3)):
         assert "they contradict" in refusal(_ZAMBA2, **{key: value})
-    assert "they contradict" in refusal(_ZAMBA2, mamba_headdim=8)
+    assert refusal(_ZAMBA2, mamba_headdim=8) == (
+        "n_mamba_heads x mamba_headdim is 32 and mamba_expand x hidden_size is 16: they contradict"
+    )
     assert mixer(_ZAMBA2, mamba_headdim=4) == mixer(_ZAMBA2)
 
 

@@ -232,6 +232,8 @@ def test_speculative_tokens_are_columns_of_vllm() -> None:
     assert more.name == "vllm+speculative-tokens=2"
     assert elements(model(), more)["conv"] == 16 * 5
     assert "(K-1+2 columns of K=4)" in counts(model(), more)
+    assert elements(model(), choose("vllm", speculative_tokens=1))["conv"] == 16 * 4
+    assert choose("vllm", speculative_tokens=0) is PRESETS["vllm"]
 
 
 @pytest.mark.parametrize(
