@@ -8,7 +8,7 @@ import sys
 
 from proofstream import ToolCall, UsageError
 from proofstream_state_cost import answer
-from proofstream_state_cost.cases import Case, make_case
+from proofstream_state_cost.cases import Case, make_case, unread_note
 from proofstream_state_cost.errors import MissingFormat
 from proofstream_state_cost.inputs import Input, read_input
 from proofstream_state_cost.json_form import as_json
@@ -28,12 +28,14 @@ def run(call: ToolCall) -> int:
     if call.as_json and not found.chosen:
         names = ", ".join(counted.convention for counted in found.counted)
         raise UsageError(
-            f"--json needs --convention: {call.argument} is a model's config.json, and how its states are counted is "
+            f"--json needs --convention: {found.path} is a model's config.json, and how its states are counted is "
             f"not said",
             hint=f"choose one of {names}",
         )
     cases = _cases(found, settings)
     if call.as_json:
+        for key in cases[0].unread:
+            call.note(unread_note(key))
         call.write(json.dumps(as_json(cases[0], settings), indent=2))
     else:
         call.write(_for_people(found, cases, settings).removesuffix("\n"))

@@ -37,11 +37,13 @@ class Input:
     """What FILE says.
 
     Attributes:
+        path: How it is called in messages.
         counted: Its states, under the convention that was chosen, or under each one that applies.
         chosen: Whether one was; a state circuit leaves no choice.
         left_out: Why conventions are not among them, a sentence each.
     """
 
+    path: str
     counted: tuple[Counted, ...]
     chosen: bool = True
     left_out: tuple[str, ...] = ()
@@ -56,7 +58,8 @@ def read_input(path: str, settings: Settings) -> Input:
     Raises:
         ProofstreamError: It cannot be read, is neither, or does not go with the settings; one line.
     """
-    text = _read(Path(path))
+    text = _read(path)
+    path = _shown(path)
     form: FileFormat = "json" if text.lstrip().startswith("{") else "toml"
     document = _parse(text, form)
     if is_model_config(document):
@@ -66,7 +69,8 @@ def read_input(path: str, settings: Settings) -> Input:
         raise UsageError(f"{path}: this is neither a state circuit nor a model's config.json", hint=_EITHER)
     circuit = parse_circuit(text, format=form, name=path)
     _refuse_convention(path, settings)
-    return Input(counted=(Counted(circuit=circuit, convention=DECLARED, counts=_DECLARED_COUNTS, formats={}),))
+    counted = Counted(circuit=circuit, convention=DECLARED, counts=_DECLARED_COUNTS, formats={})
+    return Input(path=path, counted=(counted,))
 
 
 def given_costs(settings: Settings) -> Costs:
@@ -79,22 +83,22 @@ def given_costs(settings: Settings) -> Costs:
     try:
         found = read_input(settings.file, settings)
         if not found.chosen:
-            raise _no_convention(settings.file, found)
+            raise _no_convention(found)
         (only,) = found.counted
         return cost_programs(only.circuit, {**only.formats, **settings.formats}, convention=only.convention)
     except MissingFormat as error:
         hint = f"give one, as in --set state-cost.formats={error.key}=bf16"
-        raise ConfigError(f"state-cost.file: {settings.file}: {error}", hint=hint) from None
+        raise ConfigError(f"state-cost.file: {_shown(settings.file)}: {error}", hint=hint) from None
     except (StateError, UsageError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"state-cost.file: {error}", hint=error.hint) from None
 
 
-def _no_convention(file: str, found: Input) -> ConfigError:
+def _no_convention(found: Input) -> ConfigError:
     names = ", ".join(each.convention for each in found.counted)
     return ConfigError(
-        f"state-cost.convention: {file} is a model's config.json, and how its states are counted is not said",
+        f"state-cost.convention: {found.path} is a model's config.json, and how its states are counted is not said",
         hint=f"choose one of {names}, as in --set state-cost.convention={found.counted[0].convention}",
     )
 
@@ -109,10 +113,11 @@ def _of_model(text: str, path: str, settings: Settings) -> Input:
             h_dtype=settings.h_dtype,
             speculative_tokens=settings.speculative_tokens or 0,
         )
-        return Input(counted=(_counted(model, convention, settings),))
+        return Input(path=path, counted=(_counted(model, convention, settings),))
     refusals = {name: preset.why_not(model) for name, preset in PRESETS.items()}
     applicable = [preset for name, preset in PRESETS.items() if refusals[name] is None]
     return Input(
+        path=path,
         counted=tuple(_counted(model, preset, settings) for preset in applicable),
         chosen=False,
         left_out=tuple(reason for reason in refusals.values() if reason is not None),
@@ -128,22 +133,26 @@ def _counted(model: RecurrentModel, convention: Convention, settings: Settings) 
     )
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
+    shown = _shown(path)
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
+        raise UsageError(f"{shown}: {error.strerror or error}") from None
     except ValueError as error:  # a path with a NUL in it
-        raise UsageError(f"{str(path)!r}: {error}") from None
+        raise UsageError(f"{shown}: {error}") from None
     if len(content) > MAX_BYTES:
-        raise UsageError(
-            f"{path}: it is longer than {MAX_BYTES} bytes, and so neither a state circuit nor a config.json"
-        )
+        raise UsageError(f"{shown}: it is longer than {MAX_BYTES} bytes; neither a state circuit nor a config.json is")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from None
+        raise UsageError(f"{shown}: byte {error.start} is not UTF-8") from None
+
+
+def _shown(path: str) -> str:
+    """A path for messages, which are of one line."""
+    return path if path.isprintable() else ascii(path)
 
 
 def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from proofstream import read_table
 from proofstream_state_cost.model import Dtype
 
-MAX_SLOTS = 2**20
-"""No engine holds a million sequences; a plan with verify slots lists each of them."""
+MAX_SLOTS = 2**16
+"""No engine holds more sequences at once; a plan with verify slots lists each of them."""
 
 MAX_VERIFY_STEPS = 2**16
 MAX_RATE = Decimal(10**9)

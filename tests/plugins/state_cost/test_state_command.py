@@ -250,7 +250,9 @@ def test_a_key_that_no_state_reads_is_said_and_does_no_harm(command: Callable[..
     ran = command(CIRCUIT, *F32, "--format", "kv=f16")
     assert ran.status == 0
     assert "note  no state reads the format key kv\n" in ran.out
-    document = json.loads(command(CIRCUIT, *F32, "--format", "kv=f16", "--json").out)
+    ran = command(CIRCUIT, *F32, "--format", "kv=f16", "--json")
+    document = json.loads(ran.out)
+    assert (ran.status, ran.err) == (0, "proofstream: no state reads the format key kv\n")
     assert document["formats"] == {"ssm_h_storage": "f32"}
     assert "no state reads the format key kv" in document["assumptions"]
 
@@ -339,6 +341,7 @@ MISTAKES: dict[str, tuple[Setup, tuple[str, ...], str]] = {
     "block size alone": (_file(TINY), ("--kv-block-size", "4"), "kv_block_size (--kv-block-size) needs kv_blocks"),
     "negative": (_file(TINY), ("--slots", "-1"), "state-cost.slots: input should be greater than or equal to 1"),
     "no number": (_file(TINY), ("--slots", "many"), "state-cost.slots: input should be a valid integer"),
+    "many slots": (_file(TINY), ("--slots", "65537"), "state-cost.slots: input should be less than or equal to 65536"),
     "a huge number": (_file(TINY), ("--slots", "9" * 5000), "state-cost.slots: "),
     "no such rate": (_file(TINY), ("--rate", "nan"), "state-cost.rate: input should be a finite number"),
     "a huge rate": (_file(TINY), ("--rate", "1e99"), "state-cost.rate: input should be between"),
@@ -370,6 +373,14 @@ def test_a_mistake_is_one_line_and_status_2(mistake: str, command: Callable[...,
     assert all(hint.startswith("proofstream: hint: ") for hint in hints)
     assert len(hints) <= 1
     assert len(said) < 400
+
+
+def test_a_path_that_would_steer_the_terminal_is_escaped(command: Callable[..., Finished], tmp_path: Path) -> None:
+    (tmp_path / "a\nb\x1b").write_text("name =")
+    for name in ("a\nb\x1b", "no\nfile"):
+        ran = command(name)
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert f"proofstream: error: {name!a}:" in ran.err
 
 
 def test_the_hint_names_the_flag(command: Callable[..., Finished], tmp_path: Path) -> None:
