@@ -7,21 +7,26 @@ is called and how its values are laid out is asked of the SDK, once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import rerun as rr
 
-Array: TypeAlias = pa.Array
+pa: Any = import_module("pyarrow")  # it comes without types
+
+Array: TypeAlias = Any
+"""An array of pyarrow's."""
+Type: TypeAlias = Any
+"""A type of pyarrow's."""
 Lengths = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class Component:
     """A component: its name, and the type of one of its values."""
 
-    def __init__(self, descriptor: rr.ComponentDescriptor, type_: pa.DataType) -> None:
+    def __init__(self, descriptor: rr.ComponentDescriptor, type_: Type) -> None:
         self.descriptor = descriptor
         self.type = type_
 
@@ -54,13 +59,31 @@ def components(example: Iterable[rr.ComponentColumn]) -> Mapping[str, Component]
     found: dict[str, Component] = {}
     for column in example:
         descriptor = column.component_descriptor()
-        found[descriptor.component.rpartition(":")[2]] = Component(descriptor, column.as_arrow_array().type.value_type)
+        rows: Array = column.as_arrow_array()
+        found[descriptor.component.rpartition(":")[2]] = Component(descriptor, rows.type.value_type)
     return found
 
 
-def own_component(archetype: str, name: str, type_: pa.DataType) -> Component:
+def own_component(archetype: str, name: str, type_: str) -> Component:
     """A component that Rerun does not know; the viewer shows its values as they are."""
-    return Component(rr.ComponentDescriptor(f"{archetype}:{name}", archetype=f"proofstream.{archetype}"), type_)
+    descriptor = rr.ComponentDescriptor(f"{archetype}:{name}", archetype=f"proofstream.{archetype}")
+    return Component(descriptor, pa.type_for_alias(type_))
+
+
+class TimeColumn:
+    """When each of some rows happened, on one timeline."""
+
+    def __init__(self, timeline: str, values: Sequence[int], type_: str) -> None:
+        self._timeline = timeline
+        self._times: Array = pa.array(np.array(values, np.int64)).view(pa.type_for_alias(type_))
+
+    def timeline_name(self) -> str:
+        """The timeline's name."""
+        return self._timeline
+
+    def as_arrow_array(self) -> Array:
+        """The times."""
+        return self._times
 
 
 def offsets(lengths: Lengths) -> npt.NDArray[np.int32]:
@@ -70,6 +93,23 @@ def offsets(lengths: Lengths) -> npt.NDArray[np.int32]:
     return ends
 
 
-def vectors(type_: pa.DataType, values: npt.NDArray[np.float32]) -> Array:
+def numbers(values: npt.NDArray[np.generic]) -> Array:
+    """An array of numbers, of the same type."""
+    return pa.array(values)
+
+
+def text(values: Sequence[str]) -> Array:
+    """An array of texts."""
+    return pa.array(values, pa.utf8())
+
+
+def strips(type_: Type, parts: Sequence[npt.NDArray[np.float32]]) -> Array:
+    """Strips of points, of arrays of shape [k, 3]."""
+    points = np.concatenate(parts) if parts else np.zeros((0, 3), np.float32)
+    ends = pa.array(offsets([len(part) for part in parts]))
+    return pa.ListArray.from_arrays(ends, vectors(type_.value_type, points), type=type_)
+
+
+def vectors(type_: Type, values: npt.NDArray[np.float32]) -> Array:
     """Vectors of an array of shape [n, 3]."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=type_)

@@ -7,10 +7,15 @@ MAX_ENTITIES tracks.
 from __future__ import annotations
 
 from proofstream import Envelope
-from proofstream_rerun.marks import Look, Mark
+from proofstream_rerun.marks import PLAIN, Line, Look, Mark
 
 MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""
+
+_LAST_NS = 2**63 - 1
+
+KEPT_LINES = 256
+"""Lines of one log that are kept for the snapshot."""
 
 
 class Moments:
@@ -115,7 +120,7 @@ class Canvas:
     def move_to(self, envelope: Envelope) -> None:
         """Draw at the time of that event from now on. What happened before the proof began is drawn at its start."""
         self._seq = envelope.seq
-        self._wall_ns = wall_ns = envelope.time_unix_nano
+        self._wall_ns = wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         prover_ns = wall_ns - self._started_ns
         self._prover_ns = max(self._prover_ns, prover_ns)
 
@@ -134,6 +139,10 @@ class Canvas:
         moments.prover_ns.append(self._prover_ns)
         moments.wall_ns.append(self._wall_ns)
 
+    def say(self, path: str, text: str, level: str) -> None:
+        """Add a line to a log."""
+        self.add(path, Line(text, level), PLAIN, keep=KEPT_LINES)
+
     def put(self, path: str, mark: Mark) -> None:
         """Set what holds at any time; an entity has one mark of each kind."""
         key = path, type(mark)
@@ -144,6 +153,11 @@ class Canvas:
         """What holds at any time and was set since this was last asked."""
         changed, self._changed_statics = self._changed_statics, {}
         return [(path, self.statics[path, kind]) for path, kind in changed]
+
+    @property
+    def static_paths(self) -> set[str]:
+        """The entities that something holds for at any time."""
+        return {path for path, _ in self.statics}
 
     @property
     def waiting(self) -> int:

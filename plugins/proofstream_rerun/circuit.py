@@ -75,6 +75,8 @@ class CircuitView:
         heights = {index: layout.height_of(kind) for index, kind in self._kinds.items()}
         strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
         colors = [palette.EDGE if b - a == 1 else palette.FAR_EDGE for a, b in self._edges]
+        if "circuit/backbone" in self._canvas.static_paths:
+            self._canvas.put("circuit/backbone", Strips([], np.array([palette.BACKBONE], np.uint32)))
         self._canvas.put("circuit/edges", Strips(strips, np.array(colors, np.uint32)))
 
     def _draw_names(self) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import rerun as rr
 
 from proofstream import SecureField, SumcheckRound
-from proofstream_rerun.arrow import Array, components, offsets, own_component, vectors
+from proofstream_rerun.arrow import TimeColumn, components, numbers, own_component, strips, text, vectors
 from proofstream_rerun.canvas import Moments
 from proofstream_rerun.field import M31_PRIME, coefficients
 from proofstream_rerun.marks import (
@@ -35,7 +34,6 @@ Columns = tuple[Sequence[rr.ComponentColumn], int]
 _LEVEL_BYTES = 8
 _ROUND_BYTES = 120
 _LIMBS = 4
-_DURATION, _SEQUENCE, _TIMESTAMP = pa.duration("ns"), pa.int64(), pa.timestamp("ns")
 _MARKDOWN = "text/markdown"
 
 _POINT = np.zeros((1, 3), np.float32)
@@ -48,33 +46,17 @@ _STATE = components(rr.StateChange.columns(state=[""]))["state"]
 _LOG = components(rr.TextLog.columns(text=[""], level=["INFO"]))
 _DOCUMENT = components(rr.TextDocument.columns(text=[""], media_type=[_MARKDOWN]))
 _ROUND = {
-    **{name: own_component("Round", name, pa.uint64()) for name in ("layer", "round", "total_rounds")},
-    **{name: own_component("Round", name, pa.uint32()) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
+    **{name: own_component("Round", name, "uint64") for name in ("layer", "round", "total_rounds")},
+    **{name: own_component("Round", name, "uint32") for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
 }
-
-
-class TimeColumn:
-    """When each of some rows happened, on one timeline."""
-
-    def __init__(self, timeline: str, nanoseconds: list[int], type_: pa.DataType) -> None:
-        self._timeline = timeline
-        self._times = pa.array(np.array(nanoseconds, np.int64)).view(type_)
-
-    def timeline_name(self) -> str:
-        """The timeline's name."""
-        return self._timeline
-
-    def as_arrow_array(self) -> Array:
-        """The times."""
-        return self._times
 
 
 def times_of(moments: Moments) -> tuple[TimeColumn, ...]:
     """The three timelines of some rows."""
     return (
-        TimeColumn("prover_time", moments.prover_ns, _DURATION),
-        TimeColumn("event", moments.seq, _SEQUENCE),
-        TimeColumn("wall_time", moments.wall_ns, _TIMESTAMP),
+        TimeColumn("prover_time", moments.prover_ns, "duration[ns]"),
+        TimeColumn("event", moments.seq, "int64"),
+        TimeColumn("wall_time", moments.wall_ns, "timestamp[ns]"),
     )
 
 
@@ -96,7 +78,7 @@ def _boxes(marks: Sequence[BoxGroup]) -> Columns:
     columns = [
         _BOXES["centers"].column(vectors(_BOXES["centers"].type, centers), lengths),
         _BOXES["half_sizes"].column(vectors(_BOXES["half_sizes"].type, half_sizes), lengths),
-        _BOXES["colors"].column(pa.array(colors), lengths),
+        _BOXES["colors"].column(numbers(colors), lengths),
     ]
     return columns, 2 * centers.nbytes + colors.nbytes
 
@@ -108,42 +90,38 @@ def _points(marks: Sequence[Points]) -> Columns:
     colors = np.repeat(np.array([mark.color for mark in marks], np.uint32), lengths)
     columns = [
         _POINTS["positions"].column(vectors(_POINTS["positions"].type, positions), lengths),
-        _POINTS["colors"].column(pa.array(colors), lengths),
-        _POINTS["labels"].column(pa.array(labels, pa.utf8()), [len(mark.labels) for mark in marks]),
+        _POINTS["colors"].column(numbers(colors), lengths),
+        _POINTS["labels"].column(text(labels), [len(mark.labels) for mark in marks]),
     ]
     return columns, positions.nbytes + sum(map(len, labels))
 
 
 def _strips(marks: Sequence[Strips]) -> Columns:
-    strips = list(chain.from_iterable(mark.strips for mark in marks))
+    parts = list(chain.from_iterable(mark.strips for mark in marks))
     component = _STRIPS["strips"]
-    points = np.concatenate(strips) if strips else np.zeros((0, 3), np.float32)
-    inner = vectors(component.type.value_type, points)
-    ends = pa.array(offsets([len(strip) for strip in strips]))
+    colors = np.concatenate([mark.colors for mark in marks])
     columns = [
-        component.column(pa.ListArray.from_arrays(ends, inner, type=component.type), [len(m.strips) for m in marks]),
-        _STRIPS["colors"].column(
-            pa.array(np.concatenate([mark.colors for mark in marks])), [len(mark.colors) for mark in marks]
-        ),
+        component.column(strips(component.type, parts), [len(mark.strips) for mark in marks]),
+        _STRIPS["colors"].column(numbers(colors), [len(mark.colors) for mark in marks]),
     ]
-    return columns, points.nbytes
+    return columns, sum(part.nbytes for part in parts)
 
 
 def _numbers(marks: Sequence[Numbers]) -> Columns:
     values = np.array(list(chain.from_iterable(mark.values for mark in marks)), np.float64)
-    return [_SCALARS.column(pa.array(values), [len(mark.values) for mark in marks])], values.nbytes
+    return [_SCALARS.column(numbers(values), [len(mark.values) for mark in marks])], values.nbytes
 
 
 def _states(marks: Sequence[State]) -> Columns:
     states = [mark.state for mark in marks if mark.state is not None]
     lengths = [0 if mark.state is None else 1 for mark in marks]
-    return [_STATE.column(pa.array(states, pa.utf8()), lengths)], sum(map(len, states))
+    return [_STATE.column(text(states), lengths)], sum(map(len, states))
 
 
 def _lines(marks: Sequence[Line]) -> Columns:
     columns = [
-        _LOG["text"].column(pa.array([mark.text for mark in marks], pa.utf8())),
-        _LOG["level"].column(pa.array([mark.level for mark in marks], pa.utf8())),
+        _LOG["text"].column(text([mark.text for mark in marks])),
+        _LOG["level"].column(text([mark.level for mark in marks])),
     ]
     return columns, sum(len(mark.text) + _LEVEL_BYTES for mark in marks)
 
@@ -151,8 +129,8 @@ def _lines(marks: Sequence[Line]) -> Columns:
 def _documents(marks: Sequence[Document]) -> Columns:
     texts = [mark.text for mark in marks]
     columns = [
-        _DOCUMENT["text"].column(pa.array(texts, pa.utf8())),
-        _DOCUMENT["media_type"].column(pa.array([_MARKDOWN] * len(texts), pa.utf8())),
+        _DOCUMENT["text"].column(text(texts)),
+        _DOCUMENT["media_type"].column(text([_MARKDOWN] * len(texts))),
     ]
     return columns, sum(map(len, texts))
 
@@ -186,10 +164,10 @@ def _clearings(marks: Sequence[Cleared]) -> Columns:
 def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
     claims = np.array([event.claim_value_approx for event in rounds], np.float64)  # None becomes NaN
     columns = [
-        _SCALARS.column(pa.array(claims)),
-        _ROUND["layer"].column(pa.array([event.layer_idx for event in rounds], pa.uint64())),
-        _ROUND["round"].column(pa.array([event.round for event in rounds], pa.uint64())),
-        _ROUND["total_rounds"].column(pa.array([event.total_rounds for event in rounds], pa.uint64())),
+        _SCALARS.column(numbers(claims)),
+        _ROUND["layer"].column(numbers(np.array([event.layer_idx for event in rounds], np.uint64))),
+        _ROUND["round"].column(numbers(np.array([event.round for event in rounds], np.uint64))),
+        _ROUND["total_rounds"].column(numbers(np.array([event.total_rounds for event in rounds], np.uint64))),
         *_polynomials(rounds),
     ]
     return columns, _ROUND_BYTES * len(rounds)
@@ -203,12 +181,12 @@ def _polynomials(rounds: Sequence[SumcheckRound]) -> Iterable[rr.ComponentColumn
     for place in range(int(degrees.max())):
         has_one = degrees > place
         values = _limbs([polynomial[place] for polynomial in given if len(polynomial) > place])
-        yield _ROUND[f"c{place}"].column(pa.array(values.ravel()), has_one * _LIMBS)
+        yield _ROUND[f"c{place}"].column(numbers(values.ravel()), has_one * _LIMBS)
         sums[has_one] += values.astype(np.uint64) * (2 if place == 0 else 1)
     if degrees.any():
         has_any = degrees > 0
         yield _ROUND["p0_plus_p1"].column(
-            pa.array((sums[has_any] % M31_PRIME).astype(np.uint32).ravel()), has_any * _LIMBS
+            numbers((sums[has_any] % M31_PRIME).astype(np.uint32).ravel()), has_any * _LIMBS
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry
 from proofstream_rerun import palette, texts
 from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import PLAIN, Line, Look, Numbers
+from proofstream_rerun.marks import Look, Numbers
 
 MAX_DEVICES = 16
 """Devices drawn at most, measured and reported ones each."""
@@ -25,12 +25,15 @@ class Devices:
         self._reported: dict[int, str] = {}
         self._first_free: dict[int, int] = {}
         self._changing: set[int] = set()
+        self.undrawn: int = 0
 
     def measure(self, event: GpuTelemetry) -> None:
         """Draw what was measured."""
         for reading in event.devices:
             name = self._name_of(reading)
-            if name is not None:
+            if name is None:
+                self.undrawn += 1
+            else:
                 self._draw_reading(name, reading)
 
     def report(self, event: GpuStatus) -> None:
@@ -43,6 +46,7 @@ class Devices:
         for snapshot in event.devices[:MAX_DEVICES]:
             known = snapshot.device_id in self._reported
             if not known and len(self._reported) >= MAX_DEVICES:
+                self.undrawn += 1
                 continue
             if not known:
                 self._introduce(snapshot)
@@ -52,7 +56,7 @@ class Devices:
         number = snapshot.device_id
         self._reported[number] = f"gpu_{number}"
         text = f"device {number}: {texts.safe_text(snapshot.device_name, 80)} (reported)"
-        self._canvas.add("logs/gpu", Line(text, "INFO"), PLAIN, keep=64)
+        self._canvas.say("logs/gpu", text, "INFO")
 
     def _draw_report(self, snapshot: GpuSnapshot, share: float | None) -> None:
         number, utilization, free = snapshot.device_id, snapshot.utilization, snapshot.free_memory_bytes
@@ -85,7 +89,7 @@ class Devices:
             product = texts.safe_text(reading.name or reading.id, 80)
             level = "INFO" if reading.state == "ok" else "WARN"
             text = f"{name}: {product} is {texts.safe_text(reading.state, 20)} (measured)"
-            self._canvas.add("logs/gpu", Line(text, level), PLAIN, keep=64)
+            self._canvas.say("logs/gpu", text, level)
         if reading.utilization is not None:
             self._plot(f"gpu/utilization/{name}", reading.utilization, f"{name} (measured)", color)
         if reading.memory_used_bytes is not None:

@@ -38,6 +38,7 @@ class Inference:
         self._samples: dict[int, Floats] = {}
         self._statistics: dict[int, tuple[float, ...]] = {}
         self._drawn = 0
+        self._was_walking = False
         self._heads: dict[int, dict[int, Floats]] = {}
         self._stale_heads: dict[int, None] = {}
         self.undrawn: int = 0
@@ -69,10 +70,17 @@ class Inference:
         heads[event.head_idx] = scores
         self._stale_heads[event.layer_idx] = None
 
-    def catch_up(self, *, burst_over: bool) -> None:
-        """Draw what is known, if it is much more than what is drawn, or nothing more is expected."""
+    def catch_up(self, *, is_walking: bool, at_end: bool) -> None:
+        """Draw what is known, if it is much more than what is drawn, or nothing more is expected.
+
+        Args:
+            is_walking: Whether the walk has begun: the forward pass comes before it.
+            at_end: Whether nothing more can come.
+        """
         known = len(self._samples)
-        if known > self._drawn and (burst_over or known >= 2 * self._drawn):
+        is_complete = at_end or (is_walking and not self._was_walking)
+        self._was_walking = is_walking
+        if known > self._drawn and (is_complete or known >= 2 * self._drawn):
             self._drawn = known
             self._draw_activations()
         for index in self._stale_heads:

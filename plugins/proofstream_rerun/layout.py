@@ -27,6 +27,8 @@ BARS_DEPTH = 5.4
 """Room for a layer's bars."""
 FRONT = 1.5
 """Room in front of a row, without labels."""
+LABELS_GAP = 1.1
+"""From the middle of a row to its labels."""
 LABEL_STEP = 1.0
 """From one line of labels to the next."""
 FEW = 40
@@ -41,7 +43,7 @@ ASPECT_FEW, ASPECT_MANY = 1.5, 1.12
 
 BAR_PITCH = 0.45
 BAR_HALF_WIDTH = 0.32
-BAR_STEP = 0.22
+BAR_STEP = 0.32
 """Height of a bar for each variable that is still to be bound."""
 BAR_HEIGHT = 4.6
 """The most that a bar is high."""
@@ -107,7 +109,10 @@ def row_pitch(layers: int) -> float:
 
 
 def _front(layers: int) -> float:
-    return 1.1 + 2 * LABEL_STEP if layers <= FEW else FRONT
+    """Room in front of a row."""
+    if layers > FEW:
+        return FRONT
+    return LABELS_GAP + (0.6 if layers <= SPARSE else 1.6 if layers <= FEW_COLUMNS else 3.2)
 
 
 def _camera(layers: int, columns: int) -> Camera:
@@ -117,10 +122,10 @@ def _camera(layers: int, columns: int) -> Camera:
     right = (columns - 1) * PITCH + 0.5 * PITCH
     left = -2 * _margin(columns) if is_many else -0.5 * PITCH
     back = -(rows - 1) * row_pitch(layers) - BARS_GAP - BARS_DEPTH
-    top = BAR_HEIGHT * (0.6 if rows > 1 else 0.8)
+    top = BAR_HEIGHT * (0.6 if rows > 1 else 0.75)
     places = ((top, -BARS_GAP), (0.5, back), (TRAIL_Y, _front(layers)))
     corners = [(x, y, z) for x in (left, right) for y, z in places]
-    slope = math.radians(34 if rows == 1 else 45)
+    slope = math.radians(30 if rows == 1 else 45 if is_many else 50)
     return framing(corners, slope=slope, aspect=ASPECT_MANY if is_many else ASPECT_FEW)
 
 
@@ -184,7 +189,7 @@ def _bars_at_origin(total: int, rgb: tuple[int, int, int]) -> Boxes:
     )
     shades = 0.45 + 0.55 * number / max(1, total - 1)
     colors = np.array([shaded(rgb, float(shade)) for shade in shades], np.uint32)
-    return Boxes(centers, half_sizes, colors)
+    return Boxes(centers.astype(np.float32), half_sizes.astype(np.float32), colors)
 
 
 def bars(place: tuple[float, float, float], total: int, rgb: tuple[int, int, int]) -> Boxes:
@@ -235,7 +240,7 @@ def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
     if grid.layers > FEW:
         return x - _margin(grid.columns), 0.0, z
     turn = index % 2 if grid.columns > SPARSE else 0
-    return x, LABEL_Y, z + 1.1 + turn * LABEL_STEP
+    return x, LABEL_Y, z + LABELS_GAP + turn * LABEL_STEP
 
 
 def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
@@ -270,8 +275,16 @@ def _turn(grid: Grid, before: int, after: int) -> Floats:
     (x0, _, z0), (x1, _, z1) = grid.at(before), grid.at(after)
     between = z0 + _front(grid.layers)
     right, left = x0 + PITCH * 0.6, x1 - PITCH * 0.6
-    corners = [(x0, z0), (right, z0), (right, between), (left, between), (left, z1), (x1, z1)]
-    return np.array([(x, 0.0, z) for x, z in corners], np.float32)
+    low = LABEL_Y if grid.layers <= FEW else 0.0
+    corners = [
+        (x0, 0.0, z0),
+        (right, 0.0, z0),
+        (right, low, between),
+        (left, low, between),
+        (left, 0.0, z1),
+        (x1, 0.0, z1),
+    ]
+    return np.array(corners, np.float32)
 
 
 def edge(grid: Grid, start: int, end: int, heights: tuple[float, float]) -> Floats:
@@ -281,9 +294,9 @@ def edge(grid: Grid, start: int, end: int, heights: tuple[float, float]) -> Floa
         if end % grid.columns == 0:
             return _turn(grid, start, end)
         return np.array([grid.at(start, y0), grid.at(end, y1)], np.float32)
-    share = np.linspace(0.0, 1.0, 17, dtype=np.float32)[:, None]
+    share = np.linspace(0.0, 1.0, 17)[:, None]
     a, b = np.array(grid.at(start, y0), np.float32), np.array(grid.at(end, y1), np.float32)
-    points = a + (b - a) * share
+    points = (a + (b - a) * share).astype(np.float32)
     # Steep enough to pass over the nodes between, and never higher than the bars.
     points[:, 1] += (4 * share * (1 - share))[:, 0] * min(BAR_HEIGHT, 0.9 + 0.35 * abs(end - start))
     return points

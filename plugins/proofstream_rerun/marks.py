@@ -122,7 +122,9 @@ class Cleared(msgspec.Struct, frozen=True, gc=False):
 Static: TypeAlias = Boxes | Labels | Strips | Nodes | Edges
 """What may hold at any time."""
 
-Mark: TypeAlias = Static | BoxGroup | Numbers | State | Line | Document | Sheet | BarRow | SumcheckRound | Cleared
+Mark: TypeAlias = (
+    Static | BoxGroup | Points | Numbers | State | Line | Document | Sheet | BarRow | SumcheckRound | Cleared
+)
 """What may be drawn."""
 
 

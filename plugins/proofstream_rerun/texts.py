@@ -68,6 +68,16 @@ def milliseconds(nanoseconds: int | None) -> str:
     return "?" if nanoseconds is None else f"{nanoseconds / _NS_PER_MS:,.1f} ms"
 
 
+def recording_name(proof: Proof) -> str:
+    """What a proof's recording is called."""
+    event = None if proof.opened is None else proof.opened.event
+    number = f"proof {proof.proof_ordinal}"
+    if not isinstance(event, ProofStart):
+        return f"{number}, joined after its start"
+    model = f"{safe_text(event.model_name, 80)} on " if event.model_name else ""
+    return f"{model}{safe_text(event.backend, 80)}, {number}"
+
+
 def proof_started(event: ProofStart) -> str:
     """A proof began."""
     model = f", model {safe_text(event.model_name, 80)}" if event.model_name else ""

@@ -9,8 +9,9 @@ from itertools import groupby
 import numpy as np
 import rerun as rr
 
+from proofstream_rerun.arrow import TimeColumn
 from proofstream_rerun.canvas import Canvas, Rows, Track
-from proofstream_rerun.columns import ALONE, TimeColumn, columns_of, times_of
+from proofstream_rerun.columns import ALONE, columns_of, times_of
 from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
 from proofstream_rerun.recordings import PropertyValue, Write
 

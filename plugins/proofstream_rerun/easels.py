@@ -1,0 +1,156 @@
+"""Recordings that are being drawn: each has a scene, and is handed to the outlets a few times a second."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+
+from proofstream import Proof
+from proofstream_rerun.blueprint import blueprint
+from proofstream_rerun.outlets import Outlets
+from proofstream_rerun.recordings import Recording
+from proofstream_rerun.scene import Scene
+from proofstream_rerun.writes import PropertyWrite, new_writes, snapshot_writes
+
+MAX_LINGERING = 8
+"""Recordings that may still get late events, though what they show has ended, at most."""
+
+Job = tuple[str, str | None]
+"""A session, and the producer's name of a job in it."""
+
+
+class Easel:
+    """A scene on its way to the outlets."""
+
+    def __init__(self, scene: Scene, recording: Recording, outlets: Outlets) -> None:
+        self.scene = scene
+        self._recording = recording
+        self._outlets = outlets
+        self._has_begun = False
+        self._shown_topics: frozenset[str] = frozenset()
+
+    def write(self) -> int:
+        """Hand on what was drawn; returns how many calls of Rerun that takes, for each place it goes to."""
+        scene, recording_id = self.scene, self._recording.recording_id
+        scene.catch_up()
+        if not self._has_begun:
+            self._has_begun = True
+            self._shown_topics = scene.topics
+            scene.stage.has_grown = False
+            scene.canvas.take_statics()  # they are in the snapshot that the recording begins with
+            self._outlets.begin(self._recording)
+        writes = new_writes(scene.canvas)
+        if writes:
+            self._outlets.write(recording_id, writes)
+        if scene.stage.has_grown or scene.topics != self._shown_topics:
+            scene.stage.has_grown = False
+            self._shown_topics = scene.topics
+            self._outlets.show(recording_id)
+        return len(writes)
+
+    def tell(self, name: str) -> None:
+        """Hand on facts about the whole recording that became known while it was drawn."""
+        if self._has_begun:
+            write = PropertyWrite(name, self.scene.properties[name])
+            self._outlets.write(self._recording.recording_id, [write])
+
+    def end(self) -> int:
+        """Write what is left, and let nothing follow; returns as `write` does."""
+        self.scene.finish()
+        written = self.write()
+        self._outlets.end(self._recording.recording_id)
+        return written
+
+
+class Easels:
+    """All recordings that are being drawn.
+
+    Args:
+        outlets: Where they go to.
+        application_id: What the viewer lists them under.
+
+    Attributes:
+        open: Of each open proof.
+        last: The latest one of each job.
+        written: How many calls of Rerun were handed on.
+        undrawn: How many marks found no room, in recordings that have ended.
+    """
+
+    def __init__(self, outlets: Outlets, *, application_id: str) -> None:
+        self.open: dict[Proof, Easel] = {}
+        self.last: dict[Job, Easel] = {}
+        self.written: int = 0
+        self.undrawn: int = 0
+        self._outlets = outlets
+        self._application_id = application_id
+        self._lingering: deque[Easel] = deque()
+
+    def __iter__(self) -> Iterator[Easel]:
+        """All of them."""
+        yield from self.open.values()
+        yield from self._lingering
+
+    def add(self, job: Job, scene: Scene, *, recording_id: str, name: str, started_ns: int) -> Easel:
+        """Begin the recording of a proof, or of what belongs to none; the job's one before gets nothing more."""
+        self._let_go(self.last.pop(job, None))
+        recording = Recording(
+            application_id=self._application_id,
+            recording_id=recording_id,
+            name=name,
+            started_ns=started_ns,
+            blueprint=lambda: blueprint(scene.stage.walk.grid, frozenset(scene.canvas.tracks)),
+            snapshot=lambda: snapshot_writes(scene.canvas),
+            properties=scene.properties,
+        )
+        easel = self.last[job] = Easel(scene, recording, self._outlets)
+        if scene.proof is None:
+            self._linger(easel)
+        else:
+            self.open[scene.proof] = easel
+        return easel
+
+    def close(self, proof: Proof) -> None:
+        """A proof has ended; late events still find its recording."""
+        self._linger(self.open.pop(proof))
+
+    def find(self, session_id: str, proof_ordinal: int) -> Easel | None:
+        """The recording of a session's proof, by its number."""
+        for easel in self:
+            proof = easel.scene.proof
+            if proof is not None and proof.session_id == session_id and proof.proof_ordinal == proof_ordinal:
+                return easel
+        return None
+
+    def write(self) -> None:
+        """Hand on all that was drawn."""
+        for easel in self:
+            self.written += easel.write()
+
+    def end(self) -> None:
+        """End all recordings."""
+        for easel in self:
+            self.written += easel.end()
+
+    def _linger(self, easel: Easel) -> None:
+        self._lingering.append(easel)
+        if len(self._lingering) > MAX_LINGERING:
+            self._let_go(self._lingering[0])
+
+    def _let_go(self, easel: Easel | None) -> None:
+        if easel is None or easel not in self._lingering:
+            return
+        self._lingering.remove(easel)
+        self.written += easel.end()
+        self.undrawn += easel.scene.undrawn
+        for job in [job for job, last in self.last.items() if last is easel]:
+            del self.last[job]
+
+
+def recording_id_of(*parts: str) -> str:
+    """An id that a replay of the same session gives again, as 32 hex digits."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%b" % (len(encoded), encoded))
+    return digest.hexdigest()[:32]

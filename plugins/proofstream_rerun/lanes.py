@@ -1,0 +1,100 @@
+"""The lanes of layers: where each layer stands, or each group of neighbours if there are many."""
+
+from __future__ import annotations
+
+from proofstream import LayerKind
+from proofstream_rerun import layout
+from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.marks import PLAIN, Cleared, State
+from proofstream_rerun.palette import LayerState
+
+KEPT_STATES = 64
+"""States of one lane that are kept for the snapshot."""
+
+
+class Groups:
+    """Neighbouring layers that share an entity.
+
+    Args:
+        layers: How many layers there are.
+
+    Attributes:
+        size: How many share one.
+    """
+
+    def __init__(self, layers: int) -> None:
+        self.size: int = layout.group_size(layers)
+        self._layers = layers
+        self._digits = len(str(max(0, layers - 1)))
+
+    def members(self, group: int) -> range:
+        """The layers of a group."""
+        first = group * self.size
+        return range(first, min(self._layers, first + self.size))
+
+    def name(self, group: int) -> str:
+        """The group's name in the paths of entities: `007`, or `000-011`."""
+        members, digits = self.members(group), self._digits
+        first = f"{members.start:0{digits}d}"
+        return first if self.size == 1 else f"{first}-{members.stop - 1:0{digits}d}"
+
+
+class Lanes:
+    """Shows the states of layers."""
+
+    def __init__(self, canvas: Canvas, groups: Groups) -> None:
+        self._canvas = canvas
+        self._groups = groups
+        self._counts: dict[int, list[int]] = {}
+        self._shown: dict[int, LayerState] = {}
+        self._paths: dict[int, str] = {}
+        self._pausing: dict[int, None] = {}
+
+    def change(self, index: int, kind: LayerKind, before: LayerState, now: LayerState) -> None:
+        """A layer goes from one state to another."""
+        group = index // self._groups.size
+        counts = self._counts.get(group)
+        if counts is None:
+            counts = self._counts[group] = [0] * len(LayerState)
+            self._paths[group] = self._path(group, kind)
+        counts[before] -= 1
+        counts[now] += 1
+        state = self._state_of(group, counts)
+        if state is LayerState.PARTLY_DONE:
+            self._pausing[group] = None  # the next layer of the same lane is about to begin, mostly
+        else:
+            self._show(group, state)
+
+    def catch_up(self) -> None:
+        """Show which lanes have come to a pause."""
+        for group in self._pausing:
+            self._show(group, self._state_of(group, self._counts[group]))
+        self._pausing.clear()
+
+    def erase(self) -> None:
+        """Take all lanes from the canvas."""
+        for path in self._paths.values():
+            if path in self._canvas.tracks:
+                self._canvas.add(path, Cleared(), PLAIN)
+
+    def _show(self, group: int, state: LayerState) -> None:
+        if state is not self._shown.get(group):
+            self._shown[group] = state
+            self._canvas.add(self._paths[group], State(state.word), PLAIN, keep=KEPT_STATES)
+
+    def _path(self, group: int, kind: LayerKind) -> str:
+        path = f"lanes/layers/{self._groups.name(group)}"
+        return path if self._groups.size > 1 or kind is LayerKind.Unknown else f"{path}_{kind.value}"
+
+    def _state_of(self, group: int, counts: list[int]) -> LayerState:
+        if counts[LayerState.ABORTED]:
+            return LayerState.ABORTED
+        if counts[LayerState.PROVING]:
+            return LayerState.PROVING
+        layers = len(self._groups.members(group))
+        done = counts[LayerState.PROVED : LayerState.ABORTED]
+        if sum(done) < layers:
+            return LayerState.PARTLY_DONE
+        if layers in done:
+            return LayerState(LayerState.PROVED + done.index(layers))
+        return LayerState.DONE

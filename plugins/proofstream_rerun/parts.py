@@ -1,0 +1,83 @@
+"""Weight openings, weight bindings and STARK proofs as they are drawn: a lane for each kind, and lines in the log."""
+
+from __future__ import annotations
+
+from proofstream import (
+    AggregatedBindingEnd,
+    AggregatedBindingStart,
+    Interval,
+    IntervalKind,
+    ProofEvent,
+    StarkProofEnd,
+    StarkProofStart,
+    WeightOpeningEnd,
+    WeightOpeningStart,
+)
+from proofstream_rerun import palette, texts
+from proofstream_rerun.canvas import KEPT_LINES, Canvas
+from proofstream_rerun.marks import PLAIN, Look, Numbers, State
+
+_KEPT_STATES = 512
+
+_BINDING = Look("points", ("weight binding, ms (reported)",), (palette.SERIES_COLORS[1],))
+_PLACES = {
+    IntervalKind.WEIGHT_OPENING: ("lanes/parts/weight_openings", "opening", "logs/weights"),
+    IntervalKind.WEIGHT_BINDING: ("lanes/parts/weight_binding", "binding", "logs/proof"),
+    IntervalKind.STARK_PROOF: ("lanes/parts/stark", "proving", "logs/stark"),
+}
+
+
+class Parts:
+    """What one recording shows of them. A lane shows that at least one of its kind is open."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._open: dict[IntervalKind, int] = {}
+
+    def opened(self, part: Interval, event: ProofEvent) -> None:
+        """One begins."""
+        lane, word, log = _PLACES[part.kind]
+        count = self._open[part.kind] = self._open.get(part.kind, 0) + 1
+        if count == 1:
+            self._canvas.add(lane, State(word), PLAIN, keep=_KEPT_STATES)
+        text = _beginning(event)
+        if text is not None:
+            self._canvas.say(log, text, "INFO")
+
+    def closed(self, part: Interval, event: ProofEvent) -> None:
+        """One ends."""
+        lane, _, log = _PLACES[part.kind]
+        count = self._open[part.kind] = max(0, self._open.get(part.kind, 0) - 1)
+        if count == 0:
+            self._canvas.add(lane, State(None), PLAIN, keep=_KEPT_STATES)
+        text = _ending(event) if part.end_seen else None
+        if text is not None:
+            self._canvas.say(log, text, "INFO")
+        else:
+            self._canvas.say(log, texts.part_left(part), "ERROR" if part.aborted_reason is not None else "WARN")
+        if isinstance(event, AggregatedBindingEnd) and part.end_seen:
+            self._canvas.add("proof/binding_ms", Numbers((float(event.duration_ms),)), _BINDING, keep=KEPT_LINES)
+
+
+def _beginning(event: ProofEvent) -> str | None:
+    match event:
+        case WeightOpeningStart():
+            return texts.opening_started(event)
+        case AggregatedBindingStart():
+            return texts.binding_started(event)
+        case StarkProofStart():
+            return texts.stark_started(event)
+        case _:
+            return None
+
+
+def _ending(event: ProofEvent) -> str | None:
+    match event:
+        case WeightOpeningEnd():
+            return texts.opening_ended(event)
+        case AggregatedBindingEnd():
+            return texts.binding_ended(event)
+        case StarkProofEnd():
+            return texts.stark_ended(event)
+        case _:
+            return None
