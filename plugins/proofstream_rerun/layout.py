@@ -38,6 +38,7 @@ SPARSE = 6
 FEW_COLUMNS = 14
 """So many of them stand in one row at most."""
 MAX_ROWS = 64
+"""So many rows at most."""
 ASPECT_FEW, ASPECT_MANY = 1.5, 1.12
 """Width over height of the view: few layers leave room for a graph below it."""
 
@@ -109,10 +110,11 @@ def row_pitch(layers: int) -> float:
 
 
 def _front(layers: int) -> float:
-    """Room in front of a row."""
+    """Room in front of a row: for its labels, and before another row for what the bars there hide."""
     if layers > FEW:
         return FRONT
-    return LABELS_GAP + (0.6 if layers <= SPARSE else 1.6 if layers <= FEW_COLUMNS else 3.2)
+    lines = 0.6 if layers <= SPARSE else 1.6 if layers <= FEW_COLUMNS else 3.2
+    return LABELS_GAP + LABEL_STEP * lines
 
 
 def _camera(layers: int, columns: int) -> Camera:
