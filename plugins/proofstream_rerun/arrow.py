@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ def components(example: Iterable[rr.ComponentColumn]) -> Mapping[str, Component]
     found: dict[str, Component] = {}
     for column in example:
         descriptor = column.component_descriptor()
-        rows: Array = column.as_arrow_array()
+        rows = cast("Array", column).as_arrow_array()
         found[descriptor.component.rpartition(":")[2]] = Component(descriptor, rows.type.value_type)
     return found
 

@@ -36,7 +36,11 @@ from proofstream_rerun.recordings import PropertyValue
 from proofstream_rerun.scene import Scene
 
 WRITE_EVERY_S = 0.25
-"""Seconds between two writes, unless a proof ends or many rows wait."""
+"""Seconds between two writes at least, unless a proof ends or many rows wait."""
+WRITE_SHARE = 0.025
+"""Writing may take this share of the time; where it would take more, there are fewer writes with more rows in each."""
+LONGEST_WAIT_S = 1.0
+"""Seconds between two writes at most, if there is something to write."""
 MAX_WAITING_ROWS = 8192
 """So many rows of a recording are written before it is time."""
 MAX_HELD = 4096
@@ -81,7 +85,7 @@ class Painter:
         self._held: dict[Job, list[Envelope]] = {}
         self._alone: dict[str, int] = {}
         self._health: dict[str, tuple[str, int]] = {}
-        self._written_at = clock()
+        self._next_write_at = clock() + WRITE_EVERY_S
         self._is_due = False
         self._unplaced = 0
         self._proofs = 0
@@ -122,10 +126,11 @@ class Painter:
     def _write_if_due(self) -> None:
         now = self._clock()
         is_crowded = any(easel.scene.canvas.waiting > MAX_WAITING_ROWS for easel in self._easels)
-        if self._is_due or is_crowded or now - self._written_at >= WRITE_EVERY_S:
-            self._written_at = now
+        if self._is_due or is_crowded or now >= self._next_write_at:
             self._is_due = False
             self._easels.write()
+            took_s = self._clock() - now
+            self._next_write_at = now + min(LONGEST_WAIT_S, max(WRITE_EVERY_S, took_s / WRITE_SHARE))
 
     # Envelopes
 

@@ -21,9 +21,9 @@ from proofstream_rerun.palette import LayerState
 MAX_DEVICES = 16
 """Lanes of devices at most."""
 
-_ROWS_PER_GROUP = 6
+_ROWS_PER_GROUP = 4
 """A group is drawn so often at least, beside once for each write."""
-_TRAIL_ROWS = 24
+_TRAIL_ROWS = 16
 """The same for the trail."""
 
 _TRAIL = Look("trail")
