@@ -48,11 +48,14 @@ class RerunPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Open what was asked for; sit the run out if nothing was."""
+        from proofstream_rerun.connections import check_files
         from proofstream_rerun.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})
-        if not settings.parsed_connections():
+        connections = settings.parsed_connections()
+        if not connections:
             return False
+        check_files(connections)  # importing the SDK takes a second
         from proofstream_rerun.outlets import Outlets
         from proofstream_rerun.painter import Painter
 
@@ -81,7 +84,9 @@ class RerunPlugin:
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:
         """End the recordings, and leave the viewers behind that do not answer."""
-        if self._painter is not None:
-            self._painter.close()
-        if self._outlets is not None:
-            self._outlets.close(timeout_s * 0.8)
+        try:
+            if self._painter is not None:
+                self._painter.close()
+        finally:
+            if self._outlets is not None:
+                self._outlets.close(timeout_s * 0.8)

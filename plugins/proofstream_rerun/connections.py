@@ -6,6 +6,7 @@ It works without Rerun's SDK. A typo is never taken for the name of a host.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ _TLS_SCHEMES = ("rerun", "rerun+https")
 _TLS_PORT = 443
 _VIEWER_PORT = 9876
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\.?")
-_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 _LAST_PORT = 65535
 
 
@@ -121,12 +122,18 @@ def parse_connection(text: str) -> Connection:
     return _parse_address(text, asked)
 
 
-def check_file(file: File) -> None:
-    """See that a file can be made there.
+def check_files(connections: Sequence[Connection]) -> None:
+    """See that files can be made where they shall be.
 
     Raises:
-        ConfigError: It is a folder, its folder is missing, or neither may be written.
+        ConfigError: A place is a folder, its folder is missing, or neither may be written.
     """
+    for connection in connections:
+        if isinstance(connection, File):
+            _check_file(connection)
+
+
+def _check_file(file: File) -> None:
     path = file.path
     if path.is_dir():
         raise ConfigError(f"rerun: file:{path} is a folder", hint=f"name a file in it: file:{path / 'proof.rrd'}")
@@ -213,15 +220,30 @@ def _split_host(text: str, authority: str) -> tuple[str, str | None]:
     """The host, and what stands behind its colon."""
     if authority.startswith("["):
         host, bracket, port = authority[1:].partition("]")
-        if not bracket or not _IPV6.fullmatch(host) or (port and not port.startswith(":")):
+        if not bracket or not _is_address(host, ipaddress.IPv6Address) or (port and not port.startswith(":")):
             raise _mistake(text, "an IPv6 address is written [ADDRESS]:PORT", hint="write [::1]:9876")
         return host, port[1:] if port else None
     host, colon, port = authority.rpartition(":") if ":" in authority else (authority, "", "")
     if ":" in host:
         raise _mistake(text, "an IPv6 address is written in brackets", hint="write [::1]:9876")
-    if not _HOST.fullmatch(host):
+    if not _is_host(host):
         raise _mistake(text, f"{host!r} is no name of a host" if host else "it names no host")
     return host, port if colon else None
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be a name, or an IPv4 address; what ends in a number is one, in URLs."""
+    if _NUMBER.fullmatch(text.removesuffix(".").rpartition(".")[2]):
+        return _is_address(text, ipaddress.IPv4Address)
+    return _HOST.fullmatch(text) is not None
+
+
+def _is_address(text: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return "%" not in text  # Rerun knows no zones
 
 
 def _port(text: str, port: str | None, *, example: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from proofstream import ConfigError
 from proofstream_rerun.backlog import Backlog
-from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer, check_file
+from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
 from proofstream_rerun.exits import forget_in_children
 from proofstream_rerun.outlets_file import FileOutlet
 from proofstream_rerun.outlets_peer import PeerOutlet, State
@@ -38,7 +38,7 @@ class Outlets:
         log: Where a person is told what happens.
 
     Raises:
-        ConfigError: A place makes no sense: a missing folder, a port that is taken, no screen.
+        ConfigError: A place cannot be had: a port that is taken, no screen.
     """
 
     def __init__(self, settings: Settings, *, live: bool, log: logging.Logger) -> None:
@@ -59,9 +59,6 @@ class Outlets:
         forget_in_children(self)
 
     def _open_all(self, connections: Sequence[Connection]) -> None:
-        for file in connections:
-            if isinstance(file, File):  # all of them before anything is started
-                check_file(file)
         for connection in connections:
             match connection:
                 case File():
@@ -87,7 +84,8 @@ class Outlets:
             server=server,
         )
         self._peers.append(outlet)
-        self._log.warning("rerun: the proof can be watched: rerun %s", server.viewer.url)
+        text = "the proof can be watched" if self._live else "until the replay has ended it can be watched"
+        self._log.warning("rerun: %s: rerun %s", text, server.viewer.url)
 
     def _spawn(self, *, is_all: bool) -> None:
         try:
@@ -223,5 +221,5 @@ class Outlets:
             self._log.info("rerun: %s was closed before the end", peer.viewer.address)
             return
         self._lost_viewers += 1
-        problem = "does not answer any more and lacks the end" if peer.was_reached else "got nothing: it never answered"
+        problem = "does not answer any more and lacks the end" if peer.connects else "was never there"
         self._log.error("rerun: the viewer at %s %s", peer.viewer.address, problem)

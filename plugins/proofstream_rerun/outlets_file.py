@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import rerun as rr
 
 from proofstream_rerun.connections import File
+from proofstream_rerun.exits import abandon
 from proofstream_rerun.recordings import Recording, Write
 from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
 
@@ -24,6 +25,9 @@ _TICK_S = 1.0
 """Single rows are gathered as long: each chunk costs 1.5 kB in the file."""
 
 _FLUSH_S = 2.0
+_END_S = 4.0
+"""How long the last flush of a file may take; a disk that hangs holds up the end of everything."""
+
 _FULL_BYTES = 2**20
 
 
@@ -125,29 +129,28 @@ class FileOutlet:
         opened.flushed_at, opened.is_dirty = now, False
         self._flush(recording_id, opened)
 
-    def _flush(self, recording_id: str, opened: _Open) -> bool:
+    def _flush(self, recording_id: str, opened: _Open) -> None:
         flushed, reason = flush(opened.stream, _FLUSH_S)
-        if flushed is not Flushed.BROKEN:
-            return True
-        self._close(recording_id)
+        if flushed is Flushed.BROKEN:
+            self._give_up(self._open.pop(recording_id), reason)
+            opened.stream.disconnect()
+
+    def _give_up(self, opened: _Open, reason: str) -> None:
         self.lost_files += 1
         self._log.error("rerun: the recording ends here: %s: %s", opened.path, _why(opened.path, reason))
-        return False
 
     def end(self, recording_id: str) -> None:
         """End a recording: its file gets the index that makes it complete."""
-        opened = self._open.get(recording_id)
-        if opened is not None and self._flush(recording_id, opened):
-            self._close(recording_id)
-
-    def _close(self, recording_id: str) -> None:
-        opened = self._open.pop(recording_id)
-        opened.stream.disconnect()
-
-    def close(self) -> None:
-        """End all recordings."""
-        for recording_id in list(self._open):
-            self.end(recording_id)
+        opened = self._open.pop(recording_id, None)
+        if opened is None:
+            return
+        flushed, reason = flush(opened.stream, _END_S)
+        if flushed is not Flushed.DONE:
+            self._give_up(opened, reason)
+        if flushed is Flushed.SLOW:
+            abandon([opened.stream])  # to close it would wait for the disk, for ever
+        else:
+            opened.stream.disconnect()
 
 
 def _why(path: Path, reason: str) -> str:

@@ -30,7 +30,7 @@ class Answer(enum.Enum):
     """It speaks HTTP/2, so a Rerun viewer or server may be there."""
     SILENT = "accepts and says nothing"
     """It accepts, and says nothing in time: it is stopped, or too busy, or something else altogether."""
-    FOREIGN = "is no Rerun viewer"
+    FOREIGN = "does not answer as a Rerun viewer does"
     """It says something else."""
     ABSENT = "cannot be reached"
     """Nobody accepts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,10 @@ USUAL_PORT = 9876
 _SERVER_MEMORY = "256MiB"
 _PROBE_S = 0.5
 _LOOK_EVERY_S = 0.05
+_SETTLE_S = 1.0
+"""A viewer listens before it looks for a screen."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INSTEAD = "use serve and open its address on a machine with a screen, or file:PATH"
 
 
@@ -76,7 +81,7 @@ class SpawnedViewer:
             raise ConfigError(f"rerun: the viewer {program} cannot be started: {error}", hint=_INSTEAD) from None
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it can be reached; returns whether it can.
+        """Wait until it can be reached and has opened its window; returns whether it has.
 
         Raises:
             ConfigError: It has ended.
@@ -84,12 +89,19 @@ class SpawnedViewer:
         with self._said:
             ends = time.monotonic() + timeout_s
             while probe(self.viewer, deadline_s=_PROBE_S) is not Answer.SPEAKS:
-                if not self.is_running():
-                    raise ConfigError(f"rerun: the viewer ended at once: {self._last_words()}", hint=_INSTEAD)
+                self._require_running()
                 if time.monotonic() >= ends:
                     return False
                 time.sleep(_LOOK_EVERY_S)
+            settled = time.monotonic() + (_SETTLE_S if self._pid is not None else 0.0)
+            while time.monotonic() < settled:
+                self._require_running()
+                time.sleep(_LOOK_EVERY_S)
             return True
+
+    def _require_running(self) -> None:
+        if not self.is_running():
+            raise ConfigError(f"rerun: the viewer ended at once: {self._last_words()}", hint=_INSTEAD)
 
     def is_running(self) -> bool:
         """Whether it runs, as far as we know."""
@@ -102,7 +114,8 @@ class SpawnedViewer:
 
     def _last_words(self) -> str:
         self._said.seek(0)
-        lines = [line.strip() for line in self._said.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        said = _COLOUR.sub("", self._said.read().decode("utf-8", "replace"))
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
         return lines[-1] if lines else "it says nothing"
 
 

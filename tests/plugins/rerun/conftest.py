@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class SavingViewer:
         self.port = port
         self.path = path
         listening = [] if port is None else ["--port", str(port), "--bind", "127.0.0.1"]
-        command = [PROGRAM, *sources, *listening, "--save", path]
+        command = [str(PROGRAM), *sources, *listening, "--save", str(path)]
         self._process = subprocess.Popen(
             command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -203,7 +203,7 @@ class Kit:
         return viewer
 
     @contextlib.contextmanager
-    def reader(self, port: int, path: Path) -> Iterator[SavingViewer]:
+    def reader(self, port: int, path: Path) -> Generator[SavingViewer]:
         """Open a server as a viewer does, and keep in a file what it gives; killed at the end."""
         reader = SavingViewer(None, path, self.environ, f"rerun+http://127.0.0.1:{port}/proxy")
         try:
@@ -240,11 +240,12 @@ class Kit:
         )
 
     @contextlib.contextmanager
-    def port_9876_unused(self) -> Iterator[None]:
-        """Where a viewer would be found that somebody uses: nobody is there for us."""
+    def port_9876_unused(self) -> Generator[int]:
+        """Where a viewer would be found that somebody uses: nobody is there for us. Gives the port in its place."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("proofstream_rerun.viewers.USUAL_PORT", free_port())
-            yield
+            port = free_port()
+            patch.setattr("proofstream_rerun.viewers.USUAL_PORT", port)
+            yield port
 
     def kill(self, pid: int) -> None:
         """Kill a process that a test started through us."""

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import rerun as rr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import ConfigError
-from proofstream_rerun.connections import File, Serve, Spawn, Viewer, check_file, parse_connection, parse_connections
+from proofstream_rerun.connections import File, Serve, Spawn, Viewer, check_files, parse_connection, parse_connections
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from proofstream_rerun.connections import File, Serve, Spawn, Viewer, check_file
         ("gpu-box.example.org:9876", Viewer("gpu-box.example.org", 9876)),
         ("[::1]:9876", Viewer("::1", 9876)),
         ("tcp://localhost:9876", Viewer("localhost", 9876)),
-        ("tcp://[fe80::1%eth0]:1", Viewer("fe80::1%eth0", 1)),
+        ("tcp://[::ffff:1.2.3.4]:1", Viewer("::ffff:1.2.3.4", 1)),
         ("tcp://serve:9876", Viewer("serve", 9876)),
         ("rerun+http://localhost:9876", Viewer("localhost", 9876)),
         ("rerun+http://localhost:9876/", Viewer("localhost", 9876)),
@@ -53,6 +54,18 @@ def test_what_it_means(text: str, connection: object) -> None:
 )
 def test_the_url_is_the_one_that_rerun_takes(viewer: Viewer, url: str) -> None:
     assert viewer.url == url
+    rr.GrpcSink(url)
+
+
+@given(st.text(alphabet="aZ09.-_:[]/", max_size=12), st.sampled_from(["", "tcp://", "rerun+http://", "rerun://"]))
+def test_rerun_takes_every_viewer_that_we_take(authority: str, scheme: str) -> None:
+    for text in (f"{scheme}{authority}", f"{scheme}{authority}:1"):
+        try:
+            connection = parse_connection(text)
+        except ConfigError:
+            continue
+        assert isinstance(connection, Viewer)
+        rr.GrpcSink(connection.url)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +99,9 @@ def test_the_url_is_the_one_that_rerun_takes(viewer: Viewer, url: str) -> None:
         ("::1:9876", "an IPv6 address is written in brackets", "write [::1]:9876"),
         ("[::1", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
         ("[::1]9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
+        ("[fe80::1%eth0]:9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
+        ("127.0.0.256:9876", "'127.0.0.256' is no name of a host", "write spawn, serve, "),
+        ("127.0.0:9876", "'127.0.0' is no name of a host", "write spawn, serve, "),
         ("[localhost]:9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
         ("[::1]", "it is no known word, and has no port", "write [::1]:9876 for a viewer there"),
         ("tcp://localhost", "it has no port", "write tcp://localhost:9876"),
@@ -153,20 +169,22 @@ def test_several_places_keep_their_order() -> None:
 
 def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there.rrd").write_bytes(b"")
-    check_file(File(tmp_path / "there.rrd"))
-    check_file(File(tmp_path / "new.rrd"))
+    check_files([File(tmp_path / "there.rrd"), Serve(), File(tmp_path / "new.rrd")])
 
     with pytest.raises(ConfigError) as raised:
-        check_file(File(tmp_path))
+        check_files([File(tmp_path)])
     assert str(raised.value) == f"rerun: file:{tmp_path} is a folder"
     assert raised.value.hint == f"name a file in it: file:{tmp_path}/proof.rrd"
 
     with pytest.raises(ConfigError, match="there is no folder"):
-        check_file(File(tmp_path / "none" / "proof.rrd"))
+        check_files([File(tmp_path / "none" / "proof.rrd")])
 
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # tests may run as root, who may everything
+    def refused(path: Path, mode: int) -> bool:
+        return False
+
+    monkeypatch.setattr(os, "access", refused)  # tests may run as root, who may everything
     with pytest.raises(ConfigError, match="may not be written"):
-        check_file(File(tmp_path / "new.rrd"))
+        check_files([File(tmp_path / "new.rrd")])
 
 
 def test_later_proofs_have_numbers() -> None:

@@ -38,7 +38,8 @@ def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
     (entry,) = RrdReader(path).recordings()
     assert (entry.application_id, entry.recording_id) == ("proofstream-test", "first")
     columns: dict[str, Any] = {}
-    for chunk in RrdReader(path).stream():
+    chunks: Any = RrdReader(path).stream()  # what is in them is pyarrow's, which ships no types
+    for chunk in chunks:
         columns |= chunk.to_record_batch().to_pydict()
     assert columns["RecordingInfo:name"] == [["the first one"]]
     assert columns["RecordingInfo:start_time"] == [[1_700_000_000_000_000_000]]

@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ QUICK = Pace(probe_s=0.3, flush_s=0.3, check_s=0.1, retry_s=0.05, longest_retry_
 
 
 @contextmanager
-def door(greeting: bytes | None) -> Iterator[int]:
+def door(greeting: bytes | None) -> Generator[int]:
     """A peer that accepts once and says something, or goes at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
