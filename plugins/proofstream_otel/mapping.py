@@ -115,11 +115,12 @@ class SpanMapper:
             return []
         changes = self._timelines.feed(envelope)
         session = self._sessions.get(envelope.session_id) or self._begin(envelope, changes)
+        if session is not None:
+            session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
         if isinstance(event, StateProgramCost):
             self._price(envelope, event)
         if session is None or isinstance(event, _ABOUT_STATES):
             return []
-        session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
         started = [trace for change in changes if (trace := self._follow(change, session)) is not None]
         if isinstance(event, SessionClosed):
             self._end(envelope.session_id, event, session)
