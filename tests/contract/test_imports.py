@@ -24,7 +24,7 @@ new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(json.dumps(sorted(new - set(sys.stdlib_module_names))))
 """
 
-# Imports each of argv[1:] in a copy of an interpreter that has imported nothing of ours, and prints those that could be.
+# Imports each of argv[1:] in a copy of an interpreter that has imported nothing of ours, and prints what could be.
 FIRST = """
 import importlib, os, sys
 for name in sys.argv[1:]:
