@@ -191,14 +191,16 @@ class Scene:
         self.stage.catch_up(at_end=self._has_ended)
         self._inference.catch_up(is_walking=self._is_walking, at_end=self._has_ended)
         self._costs.catch_up()
-        if self._latest_round is not None:
-            self.canvas.add("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
-            self._latest_round = None
+        self._show_round()
 
     # Layers
 
     def _start_layer(self, layer: Interval, event: LayerStart) -> None:
-        self._is_walking = True
+        if not self._is_walking:
+            self._is_walking = True
+            # At its own time also where a whole proof is read at once, as from a file.
+            self._inference.catch_up(is_walking=True, at_end=False)
+            self._costs.catch_up()
         self._leave_behind(layer)
         self.stage.walk.start(event)
         self.stage.circuit.name(event.layer_idx, event.kind)
@@ -229,6 +231,13 @@ class Scene:
             state = LayerState.END_NOT_SEEN
         self.stage.walk.end(index, state)
         self._show_progress()
+        self._show_round()
+
+    def _show_round(self) -> None:
+        """Write the latest round out, if it is not yet."""
+        if self._latest_round is not None:
+            self.canvas.add("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
+            self._latest_round = None
 
     def _round(self, event: SumcheckRound) -> None:
         if self.stage.has_room(event.layer_idx):
