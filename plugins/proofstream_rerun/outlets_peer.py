@@ -6,21 +6,20 @@ import enum
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import rerun as rr
-
-from proofstream_rerun.backlog import Backlog, Chapter, Entry, Page
+from proofstream_rerun.backlog import Backlog, Page
 from proofstream_rerun.connections import Viewer
+from proofstream_rerun.deliveries import Delivery
 from proofstream_rerun.exits import abandon
 from proofstream_rerun.probing import Answer, probe
 from proofstream_rerun.serving import Server
-from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
+from proofstream_rerun.streams import Flushed, Sender
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
-_TICK_S = 0.1
 _IDLE_S = 0.2
 _ERROR_S = 0.1
 """How long it takes until a flush tells that the peer has gone or does not accept what was sent."""
@@ -38,6 +37,7 @@ class Pace:
         retry_s: Until an address is tried again; each time it takes twice as long.
         longest_retry_s: The longest of these.
         stuck_s: After how long in one call of Rerun a viewer counts as stuck.
+        patience_s: How long a replay waits for a viewer that answers and takes nothing.
     """
 
     probe_s: float = 0.5
@@ -47,6 +47,7 @@ class Pace:
     retry_s: float = 0.25
     longest_retry_s: float = 5.0
     stuck_s: float = 3.0
+    patience_s: float = 10.0
 
 
 class State(enum.Enum):
@@ -58,15 +59,6 @@ class State(enum.Enum):
     """It takes what is sent."""
     ASLEEP = enum.auto()
     """It is connected and does not answer or is too slow, so nothing is sent until it does."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """A recording that is open at the viewer."""
-
-    stream: rr.RecordingStream
-    blueprint_version: int = 0
-    is_ended: bool = False
 
 
 class PeerOutlet:
@@ -117,7 +109,7 @@ class PeerOutlet:
         self._may_appear = may_appear
         self._server = server
         self._pace = pace or Pace()
-        self._streams: dict[Chapter, _Open] = {}
+        self._delivery: Delivery = Delivery(viewer.url, self.sender)
         self._position = 0
         self._retry_s = self._pace.retry_s
         self._due = 0.0  # when to probe or check next
@@ -125,6 +117,7 @@ class PeerOutlet:
         self._is_last_try = False
         self._leave_by: float | None = None
         self._busy_since: float | None = None
+        self._slow_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"proofstream-rerun-{viewer.address}", daemon=True)
 
     def start(self) -> None:
@@ -138,8 +131,11 @@ class PeerOutlet:
         return since is not None and time.monotonic() - since > self._pace.stuck_s
 
     def is_behind(self, max_bytes: int) -> bool:
-        """Whether it is worth waiting for the viewer: it takes what is sent, and more than `max_bytes` are left."""
-        return self.state is State.THERE and not self.is_stuck and self._backlog.bytes_from(self._position) > max_bytes
+        """Whether it is worth waiting for the viewer: it is awake, if slow, and more than `max_bytes` are left."""
+        slow_since = self._slow_since
+        is_slow = slow_since is not None and time.monotonic() - slow_since < self._pace.patience_s
+        is_awake = (self.state is State.THERE and not self.is_stuck) or is_slow
+        return is_awake and self._backlog.bytes_from(self._position) > max_bytes
 
     def ask_to_leave(self, leave_by: float) -> None:
         """Send what is left, and close the streams, until a moment of the monotonic clock."""
@@ -155,8 +151,17 @@ class PeerOutlet:
         return self.is_finished
 
     def _abandon(self) -> None:
-        streams = [opened.stream for opened in list(self._streams.values())]
+        streams = self._delivery.streams()
         abandon(streams if self._server is None else [*streams, *self._server.streams()])
+
+    @contextmanager
+    def _in_rerun(self) -> Generator[None]:
+        """While Rerun is called on streams, which may not return."""
+        self._busy_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._busy_since = None
 
     def _run(self) -> None:
         try:
@@ -165,7 +170,8 @@ class PeerOutlet:
             self._leave()
         except Exception:  # noqa: BLE001 - a thread's last word
             # Streams of a connection in an unknown state are not closed: that could block.
-            self._log.exception("the connection to %s ends here", self.viewer.address)
+            self._log.exception("rerun: the connection to %s ends here", self.viewer.address)
+            self.state = State.ASLEEP
             self._abandon()
 
     def _is_done(self) -> bool:
@@ -231,7 +237,7 @@ class PeerOutlet:
         if answer in _GONE:
             self._lose(answer.value)
             return
-        flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_all(self._pace.flush_s)
+        flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush(self._pace.flush_s)
         if flushed is Flushed.BROKEN:
             return
         self._due = time.monotonic() + (self._pace.check_s if flushed is Flushed.DONE else self._pace.retry_s)
@@ -241,74 +247,47 @@ class PeerOutlet:
         if self.state is State.ASLEEP:
             self._log.info("rerun: %s answers again", self.viewer.address)
         self.state = State.THERE
+        self._slow_since = None
         self._retry_s = self._pace.retry_s
-        self._release_ended()
+        self._delivery.release_ended()
 
     def _fall_asleep(self, answer: Answer) -> None:
+        if answer is Answer.SILENT:
+            self._slow_since = None
         if self.state is not State.ASLEEP:
             self.state = State.ASLEEP
+            self._slow_since = None if answer is Answer.SILENT else time.monotonic()
             self._log.info("rerun: %s %s", self.viewer.address, answer.value if answer is Answer.SILENT else "is slow")
 
-    def _flush_all(self, timeout_s: float) -> Flushed:
-        """Flush every stream; one that is broken means that the connection is lost."""
-        slow = False
-        self._busy_since = time.monotonic()
-        for opened in list(self._streams.values()):
-            flushed, reason = flush(opened.stream, timeout_s)
-            if flushed is Flushed.BROKEN:
-                self._lose(reason)
-                self._busy_since = None
-                return flushed
-            slow = slow or flushed is Flushed.SLOW
-        self._busy_since = None
-        if slow:
-            return Flushed.SLOW
-        self.was_reached = self.was_reached or bool(self._streams)
-        return Flushed.DONE
+    def _flush(self, timeout_s: float) -> Flushed:
+        """Flush what was sent; if something is broken, the connection is lost."""
+        with self._in_rerun():
+            flushed, reason = self._delivery.flush(timeout_s)
+        if flushed is Flushed.BROKEN:
+            self._lose(reason)
+        self.was_reached = self.was_reached or (flushed is Flushed.DONE and self.sender.sent > 0)
+        return flushed
 
     def _lose(self, reason: str) -> None:
         """The viewer has gone; its streams close at once, as there is nobody to wait for."""
         self._log.info("rerun: lost %s: %s", self.viewer.address, reason)
-        self._busy_since = time.monotonic()
-        self._streams.clear()
-        self._busy_since = None
+        with self._in_rerun():
+            self._delivery.close()
         self.state = State.AWAY
+        self._slow_since = None
         self._back_off()
-
-    def _release_ended(self) -> None:
-        """Close the streams of recordings that ended and were flushed."""
-        self._streams = {chapter: opened for chapter, opened in self._streams.items() if not opened.is_ended}
 
     def _deliver(self, page: Page) -> None:
         if page.skipped:
             self.skipped += page.skipped
             self._want_snapshot()
-        self._busy_since = time.monotonic()
-        for entry in page.entries:
-            self._send(entry)
-        self._busy_since = None
+        with self._in_rerun():
+            for entry in page.entries:
+                self._delivery.send(entry)
         self._position = page.after
         problem = self.sender.take_problem()
         if problem is not None:
             self._log.error("rerun: a call was not accepted: %s", problem)
-
-    def _send(self, entry: Entry) -> None:
-        opened = self._opened(entry.chapter)
-        version = entry.chapter.blueprint_version  # read first: a newer layout under an old version is sent once more
-        if opened.blueprint_version != version:
-            self.sender.show(entry.chapter.blueprint, opened.stream)
-            opened.blueprint_version = version
-        self.sender.send(entry.writes, opened.stream)
-        opened.is_ended = entry.is_end
-
-    def _opened(self, chapter: Chapter) -> _Open:
-        opened = self._streams.get(chapter)
-        if opened is None:
-            stream = open_stream(chapter.recording, rr.GrpcSink(self.viewer.url), tick_s=_TICK_S)
-            opened = self._streams[chapter] = _Open(stream)
-            introduce(stream, chapter.recording)
-            self.sender.send(chapter.opening, stream)
-        return opened
 
     def _leave(self) -> None:
         """Close the streams, unless the viewer does not answer any more."""
@@ -324,16 +303,16 @@ class PeerOutlet:
             self._abandon()
             return
         self.is_finished = flushed is Flushed.DONE and self._position >= self._backlog.end_position
-        self._streams.clear()
+        self._delivery.close()
         if self._server is not None:
             self._server.close()
 
     def _flush_twice(self) -> Flushed:
         """Flush; and again, as the first flush may be content although the peer takes nothing."""
-        flushed = self._flush_all(self._time_left())
+        flushed = self._flush(self._time_left())
         if flushed is Flushed.DONE:
             time.sleep(_ERROR_S)
-            flushed = self._flush_all(self._pace.flush_s)
+            flushed = self._flush(self._pace.flush_s)
         return flushed
 
     def _time_left(self) -> float:
