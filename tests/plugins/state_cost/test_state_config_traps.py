@@ -154,7 +154,8 @@ def refusal(base: dict[str, Any], *without: str, **changes: Any) -> str:
 def test_expand_of_nemotron_is_never_used() -> None:
     assert mixer(_NEMOTRON, expand=2) == mixer(_NEMOTRON) == mixer(_NEMOTRON, expand=[])
     assert mixer(_NEMOTRON).conv_channels == 8 * 4 + 2 * 2 * 16
-    for nonsense in ([], True, "2"):
+    values: list[Any] = [[], True, "2"]
+    for nonsense in values:
         assert read(_NEMOTRON, expand=nonsense).assumptions == read(_NEMOTRON).assumptions
     assert "the inner width is mamba_num_heads x mamba_head_dim = 32, not expand x hidden_size = 16" in (
         read(_NEMOTRON, expand=2).assumptions
