@@ -23,7 +23,7 @@ def run(call: ToolCall) -> int:
     Raises:
         ProofstreamError: FILE, an option or the two together are not acceptable, or a number is too large; one line.
     """
-    settings = read_settings({key: value for key, value in call.settings.items() if key != "file"})
+    settings = read_settings(call.settings)
     found = read_input(call.argument, settings)
     if call.as_json and not found.chosen:
         names = ", ".join(counted.convention for counted in found.counted)

@@ -249,7 +249,6 @@ class Follower:
     def _forget(self, session_id: str) -> None:
         for job in [job for job in self._jobs if job[0] == session_id]:
             del self._jobs[job]
-        self._settled = {job for job in self._settled if job[0] != session_id}
 
 
 def _event(costs: Costs, program: str, proof: int) -> StateProgramCost:

@@ -8,7 +8,7 @@ from proofstream_state_cost.cases import VERIFY_RUNS, Case, per_second, unread_n
 from proofstream_state_cost.costing import ProgramCost, unread_keys
 from proofstream_state_cost.model import State, is_moved
 from proofstream_state_cost.plan import Plan, Term
-from proofstream_state_cost.programs import Node, Op
+from proofstream_state_cost.programs import Node
 from proofstream_state_cost.settings import Settings
 
 
@@ -59,7 +59,7 @@ def _program(cost: ProgramCost) -> dict[str, Any]:
 
 def _node(node: Node) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": node.id, "state": node.state, "op": node.op.value}
-    if node.op is not Op.ZERO and node.from_ is not None:
+    if node.from_ is not None:
         shown |= {"from": node.from_.value, "to": node.to.value}
     return shown | {"bytes": node.bytes}
 

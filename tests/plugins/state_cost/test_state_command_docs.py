@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from proofstream import Decoded, StateBytesMoved, read_envelope_log
+from proofstream import Catalog, Decoded, LineDecoder, StateBytesMoved, StateProgramRun, read_envelope_log
 from proofstream.cli import main
 from proofstream_state_cost import StateCostPlugin
 from proofstream_state_cost.settings import Settings
@@ -114,6 +114,12 @@ def test_the_engine_that_is_shown(folder: Path) -> None:
     made = [item.event for item in read_envelope_log(folder / "engine.jsonl") if isinstance(item, Decoded)]
     (moved,) = (event for event in made if isinstance(event, StateBytesMoved))
     assert (moved.bytes, moved.timed_ns) == (8 * 50495488, 412_000)
+
+
+def test_the_line_that_is_shown_is_the_same_event() -> None:
+    (line,) = re.findall(r"```json\n(.*)\n```", TEXT)
+    event = StateProgramRun(program="verify_checkpoint", sequences=8, duration_ns=412_000)
+    assert LineDecoder(Catalog()).decode(line.encode()).event == event
 
 
 def test_every_option_and_key_is_there() -> None:

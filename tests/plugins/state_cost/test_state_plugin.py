@@ -170,6 +170,13 @@ def test_a_circuit_that_comes_after_the_start_is_known_when_a_layer_shows_whose_
     assert one.feed(envelopes([*layer(1), COMPLETE], close=False)[1:]) == []
 
 
+def test_a_round_shows_whose_a_circuit_is_as_well_as_a_layer_does() -> None:
+    one = host()
+    one.feed(envelopes([started(), sumcheck(), sumcheck()], close=False))
+    assert one.feed(envelopes([compiled(states())], close=False)[1:]) == []
+    assert summary(one.feed(envelopes([sumcheck()], close=False)[1:])) == [(0, "digits", name, 800) for name in VERIFY]
+
+
 def test_a_circuit_compiled_once_and_proved_twice_is_priced_twice() -> None:
     made = derived([compiled(states()), started(), COMPLETE, started("again"), COMPLETE])
     assert summary(made) == [
@@ -322,6 +329,18 @@ def test_an_engine_that_proves_nothing_has_its_runs_counted() -> None:
         (UNNAMED, "commit_accepted", 1600),
     ]
     assert costs(made) == []
+
+
+def test_runs_are_of_the_model_proved_last() -> None:
+    made = derived([compiled(states()), started("a"), run(), COMPLETE, started(None), run()])
+    assert [m.circuit for m in moved(made)] == ["a", UNNAMED]
+
+
+def test_a_run_of_a_job_without_a_circuit_has_that_of_its_session() -> None:
+    _, circuit, ran, _ = envelopes([compiled(states()), run()])
+    (only,) = host().feed([circuit, msgspec.structs.replace(ran, job_id="7")])
+    assert isinstance(only, StateBytesMoved)
+    assert only.bytes == 800
 
 
 def test_a_file_prices_runs_of_all_sessions() -> None:
