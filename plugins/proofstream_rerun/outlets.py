@@ -85,7 +85,8 @@ class Outlets:
         )
         self._peers.append(outlet)
         text = "the proof can be watched" if self._live else "until the replay has ended it can be watched"
-        self._log.warning("rerun: %s: rerun %s", text, server.viewer.url)
+        # Without --connect, a viewer takes whoever listens on its usual port for another viewer.
+        self._log.warning("rerun: %s: rerun --connect %s", text, server.viewer.url)
 
     def _spawn(self, *, is_all: bool) -> None:
         try:

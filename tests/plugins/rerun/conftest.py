@@ -63,7 +63,7 @@ def eventually(holds: Callable[[], bool], *, timeout_s: float = DEADLINE_S) -> b
     while not holds():
         if time.monotonic() >= ends:
             return False
-        time.sleep(0.02)
+        time.sleep(0.05)
     return True
 
 

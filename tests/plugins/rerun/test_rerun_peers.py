@@ -115,7 +115,7 @@ def party(kit: Any) -> Iterator[Any]:
 def test_nobody_is_there(kit: Any, party: Any, caplog: pytest.LogCaptureFixture) -> None:
     lonely = party(kit.free_port())
     lonely.write(0, 100)
-    time.sleep(1)  # several attempts
+    time.sleep(0.5)  # several attempts
 
     assert not lonely.leave()
     assert (lonely.outlet.state, lonely.outlet.connects, lonely.outlet.was_reached) == (State.AWAY, 0, False)
@@ -126,7 +126,7 @@ def test_nobody_is_there(kit: Any, party: Any, caplog: pytest.LogCaptureFixture)
 def test_a_peer_that_stays_silent_is_never_connected_to(kit: Any, party: Any) -> None:
     lonely = party(kit.silent_peer().port)
     lonely.write(0, 100)
-    time.sleep(1)
+    time.sleep(0.5)
 
     assert not lonely.leave()
     assert (lonely.outlet.state, lonely.outlet.connects) == (State.AWAY, 0)

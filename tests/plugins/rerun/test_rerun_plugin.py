@@ -179,6 +179,21 @@ def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_
             kit.kill(int(pid.read_text("ascii")))
 
 
+def test_spawn_uses_a_viewer_that_is_there_and_needs_no_screen_for_it(
+    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    with kit.port_9876_unused() as port:
+        viewer = kit.viewer(tmp_path / "seen.rrd", port)
+        outlets = kit.outlets("spawn", viewer=tmp_path / "none")
+        outlets.begin(kit.recording())
+        outlets.write("first", [kit.Rows("values", 0, 100)])
+        outlets.close(5)
+
+    assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
+
+
 def test_the_command_writes_a_file_and_shows_it_at_the_same_time(kit: Any, smol: Path, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
@@ -186,7 +201,7 @@ def test_the_command_writes_a_file_and_shows_it_at_the_same_time(kit: Any, smol:
 
     assert done.returncode == 0, done.stderr
     assert [line.rpartition(":")[0] for line in said(done)] == [
-        "proofstream: rerun: until the replay has ended it can be watched: rerun rerun+http://127.0.0.1"
+        "proofstream: rerun: until the replay has ended it can be watched: rerun --connect rerun+http://127.0.0.1"
     ]
     assert kit.verify(path) == ""
     assert rounds_in(kit, path) == rounds_of(smol)
