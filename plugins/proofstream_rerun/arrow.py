@@ -64,10 +64,11 @@ def components(example: Iterable[rr.ComponentColumn]) -> Mapping[str, Component]
     return found
 
 
-def own_component(archetype: str, name: str, type_: str) -> Component:
-    """A component that Rerun does not know; the viewer shows its values as they are."""
+def own_component(archetype: str, name: str, type_: str, size: int | None = None) -> Component:
+    """A component that Rerun does not know, of one number or of so many; the viewer shows its values as they are."""
     descriptor = rr.ComponentDescriptor(f"{archetype}:{name}", archetype=f"proofstream.{archetype}")
-    return Component(descriptor, pa.type_for_alias(type_))
+    number = pa.type_for_alias(type_)
+    return Component(descriptor, number if size is None else pa.list_(number, size))
 
 
 class TimeColumn:
@@ -110,6 +111,6 @@ def strips(type_: Type, parts: Sequence[npt.NDArray[np.float32]]) -> Array:
     return pa.ListArray.from_arrays(ends, vectors(type_.value_type, points), type=type_)
 
 
-def vectors(type_: Type, values: npt.NDArray[np.float32]) -> Array:
-    """Vectors of an array of shape [n, 3]."""
+def vectors(type_: Type, values: npt.NDArray[np.generic]) -> Array:
+    """Vectors of an array of shape [n, k]."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=type_)

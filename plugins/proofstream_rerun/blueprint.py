@@ -10,6 +10,7 @@ import rerun as rr
 import rerun.blueprint as rrb
 
 from proofstream_rerun import palette
+from proofstream_rerun.columns import ROUND_NAMES
 from proofstream_rerun.layout import FEW, Grid
 
 
@@ -83,6 +84,15 @@ def _progress_view() -> rrb.TimeSeriesView:
     )
 
 
+def _rounds_view() -> rrb.DataframeView:
+    columns = [
+        rrb.components.ComponentColumnSelector(entity_path="/gkr/rounds", component=f"Round:{name}")
+        for name in ROUND_NAMES
+    ]
+    query = rrb.archetypes.DataframeQuery(timeline="prover_time", select=["prover_time", *columns], auto_scroll=True)
+    return rrb.DataframeView(origin="/gkr/rounds", name="Rounds", query=query)
+
+
 def _log_view() -> rrb.TextLogView:
     columns = rrb.TextLogColumns(timeline_columns=["prover_time"], text_log_columns=["loglevel", "body"])
     return rrb.TextLogView(origin="/logs", name="Log", columns=columns)
@@ -94,7 +104,7 @@ def _tabs(paths: AbstractSet[str], more: Sequence[rrb.View]) -> rrb.Tabs:
         rrb.TextDocumentView(origin="/proof/status", name="Proof"),
         rrb.TimeSeriesView(origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims", axis_y=_unit_axis()),
         rrb.TextDocumentView(origin="/gkr/round", name="Round"),
-        rrb.DataframeView(origin="/gkr/rounds", name="Rounds"),
+        _rounds_view(),
         *more,
         *_activation_views(paths),
         *_gpu_views(paths),

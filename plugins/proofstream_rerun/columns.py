@@ -47,8 +47,10 @@ _LOG = components(rr.TextLog.columns(text=[""], level=["INFO"]))
 _DOCUMENT = components(rr.TextDocument.columns(text=[""], media_type=[_MARKDOWN]))
 _ROUND = {
     **{name: own_component("Round", name, "uint64") for name in ("layer", "round", "total_rounds")},
-    **{name: own_component("Round", name, "uint32") for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
+    **{name: own_component("Round", name, "uint32", _LIMBS) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
 }
+ROUND_NAMES = tuple(_ROUND)
+"""What is written of a round, besides its claim."""
 
 
 def times_of(moments: Moments) -> tuple[TimeColumn, ...]:
@@ -181,13 +183,13 @@ def _polynomials(rounds: Sequence[SumcheckRound]) -> Iterable[rr.ComponentColumn
     for place in range(int(degrees.max())):
         has_one = degrees > place
         values = _limbs([polynomial[place] for polynomial in given if len(polynomial) > place])
-        yield _ROUND[f"c{place}"].column(numbers(values.ravel()), has_one * _LIMBS)
+        component = _ROUND[f"c{place}"]
+        yield component.column(vectors(component.type, values), has_one)
         sums[has_one] += values.astype(np.uint64) * (2 if place == 0 else 1)
     if degrees.any():
         has_any = degrees > 0
-        yield _ROUND["p0_plus_p1"].column(
-            numbers((sums[has_any] % M31_PRIME).astype(np.uint32).ravel()), has_any * _LIMBS
-        )
+        component = _ROUND["p0_plus_p1"]
+        yield component.column(vectors(component.type, (sums[has_any] % M31_PRIME).astype(np.uint32)), has_any)
 
 
 def _limbs(elements: Sequence[SecureField]) -> npt.NDArray[np.uint32]:
