@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Literal
 
 import numpy as np
 import rerun as rr
@@ -116,13 +117,29 @@ def _tabs(paths: AbstractSet[str], more: Sequence[rrb.View]) -> rrb.Tabs:
 def _activation_views(paths: AbstractSet[str]) -> list[rrb.View]:
     views: list[rrb.View] = []
     if "inference/activations" in paths:
-        views.append(rrb.TensorView(origin="/inference/activations", name="Activations"))
+        views.append(_tensor_view("/inference/activations", "Activations", down=0, across=1, fit="Fill"))
         views += [
             rrb.BarChartView(origin=f"/inference/{name}", name=f"Activation {name}") for name in ("mean", "sparsity")
         ]
     maps = sorted(path for path in paths if path.startswith("inference/attention/"))
-    views += [rrb.TensorView(origin=f"/{path}", name=f"Attention {path[-3:]}") for path in maps[:2]]
+    views += [
+        _tensor_view(f"/{path}", f"Attention {path[-3:]}", down=1, across=2, fit="FillKeepAspectRatio")
+        for path in maps[:2]
+    ]
     return views
+
+
+def _tensor_view(
+    origin: str, name: str, *, down: int, across: int, fit: Literal["Fill", "FillKeepAspectRatio"]
+) -> rrb.TensorView:
+    """A view of two dimensions of a tensor; those before them have a slider."""
+    return rrb.TensorView(
+        origin=origin,
+        name=name,
+        slice_selection=rrb.TensorSliceSelection(width=across, height=down),
+        scalar_mapping=rrb.TensorScalarMapping(mag_filter="nearest", colormap="viridis"),
+        view_fit=fit,
+    )
 
 
 def _gpu_views(paths: AbstractSet[str]) -> list[rrb.View]:

@@ -36,12 +36,8 @@ class CircuitView:
         self._drawn = 0
         self._edges: list[tuple[int, int]] = []
         self.is_known: bool = circuit is not None
-        if circuit is None:
-            self._draw_placeholders()
-        else:
-            self._draw_circuit(circuit)
-        self._canvas.put("circuit/graph", Edges([(str(a), str(b)) for a, b in self._edges]))
-        self._draw_names()
+        if grid.layers:
+            self._draw(circuit)
 
     def name(self, index: int, kind: LayerKind) -> None:
         """A layer's kind became known."""
@@ -53,6 +49,14 @@ class CircuitView:
         known = len(self._kinds)
         if known > self._drawn and (at_end or known >= _REDRAW_FACTOR * self._drawn):
             self._draw_names()
+
+    def _draw(self, circuit: CircuitCompiled | None) -> None:
+        if circuit is None:
+            self._draw_placeholders()
+        else:
+            self._draw_circuit(circuit)
+        self._canvas.put("circuit/graph", Edges([(str(a), str(b)) for a, b in self._edges]))
+        self._draw_names()
 
     def _draw_placeholders(self) -> None:
         grid = self._grid

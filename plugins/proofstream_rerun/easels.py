@@ -4,29 +4,53 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from proofstream import Proof
 from proofstream_rerun.blueprint import blueprint
-from proofstream_rerun.outlets import Outlets
-from proofstream_rerun.recordings import Recording
+from proofstream_rerun.recordings import Recording, Write
 from proofstream_rerun.scene import Scene
 from proofstream_rerun.writes import PropertyWrite, new_writes, snapshot_writes
 
 MAX_LINGERING = 8
 """Recordings that may still get late events, though what they show has ended, at most."""
+LINGER_S = 5.0
+"""So long a recording may get late events, after the next proof of its job has begun."""
 
 Job = tuple[str, str | None]
 """A session, and the producer's name of a job in it."""
 
 
-class Easel:
-    """A scene on its way to the outlets."""
+class Places(Protocol):
+    """Where recordings go to; `Outlets` is."""
 
-    def __init__(self, scene: Scene, recording: Recording, outlets: Outlets) -> None:
+    def begin(self, recording: Recording) -> None:
+        """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
+
+    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+        """Send calls of Rerun."""
+
+    def show(self, recording_id: str) -> None:
+        """Send the blueprint anew."""
+
+    def end(self, recording_id: str) -> None:
+        """End a recording."""
+
+
+class Easel:
+    """A scene on its way to the outlets.
+
+    Attributes:
+        scene: What is drawn.
+        superseded_at: When the next proof of its job began, by the clock in seconds; None before.
+    """
+
+    def __init__(self, scene: Scene, recording: Recording, outlets: Places) -> None:
         self.scene = scene
         self._recording = recording
         self._outlets = outlets
+        self.superseded_at: float | None = None
         self._has_begun = False
         self._shown_topics: frozenset[str] = frozenset()
 
@@ -69,6 +93,7 @@ class Easels:
     Args:
         outlets: Where they go to.
         application_id: What the viewer lists them under.
+        clock: A monotonic clock in seconds.
 
     Attributes:
         open: Of each open proof.
@@ -77,13 +102,14 @@ class Easels:
         undrawn: How many marks found no room, in recordings that have ended.
     """
 
-    def __init__(self, outlets: Outlets, *, application_id: str) -> None:
+    def __init__(self, outlets: Places, *, application_id: str, clock: Callable[[], float]) -> None:
         self.open: dict[Proof, Easel] = {}
         self.last: dict[Job, Easel] = {}
         self.written: int = 0
         self.undrawn: int = 0
         self._outlets = outlets
         self._application_id = application_id
+        self._clock = clock
         self._lingering: deque[Easel] = deque()
 
     def __iter__(self) -> Iterator[Easel]:
@@ -92,8 +118,10 @@ class Easels:
         yield from self._lingering
 
     def add(self, job: Job, scene: Scene, *, recording_id: str, name: str, started_ns: int) -> Easel:
-        """Begin the recording of a proof, or of what belongs to none; the job's one before gets nothing more."""
-        self._let_go(self.last.pop(job, None))
+        """Begin the recording of a proof, or of what belongs to none."""
+        before = self.last.get(job)
+        if before is not None:
+            before.superseded_at = self._clock()
         recording = Recording(
             application_id=self._application_id,
             recording_id=recording_id,
@@ -123,9 +151,13 @@ class Easels:
         return None
 
     def write(self) -> None:
-        """Hand on all that was drawn."""
+        """Hand on all that was drawn, and end what nothing is expected of any more."""
         for easel in self:
             self.written += easel.write()
+        now = self._clock()
+        for easel in list(self._lingering):
+            if easel.superseded_at is not None and now - easel.superseded_at > LINGER_S:
+                self._let_go(easel)
 
     def end(self) -> None:
         """End all recordings."""
@@ -137,9 +169,7 @@ class Easels:
         if len(self._lingering) > MAX_LINGERING:
             self._let_go(self._lingering[0])
 
-    def _let_go(self, easel: Easel | None) -> None:
-        if easel is None or easel not in self._lingering:
-            return
+    def _let_go(self, easel: Easel) -> None:
         self._lingering.remove(easel)
         self.written += easel.end()
         self.undrawn += easel.scene.undrawn

@@ -30,8 +30,7 @@ from proofstream import (
     __version__,
 )
 from proofstream_rerun import texts
-from proofstream_rerun.easels import Easel, Easels, Job, recording_id_of
-from proofstream_rerun.outlets import Outlets
+from proofstream_rerun.easels import Easel, Easels, Job, Places, recording_id_of
 from proofstream_rerun.recordings import PropertyValue
 from proofstream_rerun.scene import Scene
 
@@ -73,7 +72,7 @@ class Painter:
     def __init__(
         self,
         *,
-        outlets: Outlets,
+        outlets: Places,
         settings: PaintSettings,
         log: logging.Logger,
         clock: Callable[[], float] = time.monotonic,
@@ -81,7 +80,7 @@ class Painter:
         self._log = log
         self._clock = clock
         self._timelines = Timelines()
-        self._easels = Easels(outlets, application_id=settings.application_id)
+        self._easels = Easels(outlets, application_id=settings.application_id, clock=clock)
         self._held: dict[Job, list[Envelope]] = {}
         self._alone: dict[str, int] = {}
         self._health: dict[str, tuple[str, int]] = {}
@@ -193,7 +192,11 @@ class Painter:
         easel = self._easels.find(envelope.session_id, event.proof)
         if easel is not None:
             easel.scene.note(envelope)
-        return easel is not None
+        elif self._easel_for((envelope.session_id, envelope.job_id)) is None:
+            return False
+        else:
+            self._unplaced += 1  # it is about a proof that has long ended
+        return True
 
     # Proofs
 

@@ -15,6 +15,7 @@ from proofstream_rerun.columns import ALONE, columns_of, times_of
 from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
 from proofstream_rerun.recordings import PropertyValue, Write
 
+_CALL_BYTES = 64
 _ROW_BYTES = 40
 _NAME_BYTES = 40
 
@@ -91,7 +92,7 @@ def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
         columns, size = columns_of(marks)
         times = times_of(rows.moments.part(start, start + len(marks)))
         start += len(marks)
-        yield RowsWrite(path, times, columns, size + _ROW_BYTES * len(marks))
+        yield RowsWrite(path, times, columns, _CALL_BYTES + size + _ROW_BYTES * len(marks))
 
 
 def _batches(marks: Sequence[Mark]) -> Iterable[Sequence[Mark]]:
@@ -128,21 +129,26 @@ def _look_content(look: Look) -> rr.AsComponents | None:
 
 
 def _static_write(path: str, mark: Mark) -> StaticWrite:
+    content, size = _static_content(mark)
+    return StaticWrite(path, content, _CALL_BYTES + size)
+
+
+def _static_content(mark: Mark) -> tuple[rr.AsComponents, int]:
     match mark:
         case Boxes(centers=centers, half_sizes=half_sizes, colors=colors):
             boxes = rr.Boxes3D(centers=centers, half_sizes=half_sizes, colors=colors, fill_mode="solid")
-            return StaticWrite(path, boxes, 2 * centers.nbytes + colors.nbytes)
+            return boxes, 2 * centers.nbytes + colors.nbytes
         case Labels(positions=positions, colors=colors, labels=labels):
             points = rr.Points3D(positions, colors=colors, labels=labels, radii=[-1.0], show_labels=True)
-            return StaticWrite(path, points, positions.nbytes + _NAME_BYTES * len(labels))
+            return points, positions.nbytes + _NAME_BYTES * len(labels)
         case Strips(strips=strips, colors=colors):
             lines = rr.LineStrips3D(strips, colors=colors, radii=[-1.5])
-            return StaticWrite(path, lines, sum(strip.nbytes for strip in strips))
+            return lines, sum(strip.nbytes for strip in strips)
         case Nodes(ids=ids, positions=positions, labels=labels, colors=colors):
             nodes = rr.GraphNodes(ids, positions=positions, labels=labels, colors=colors)
-            return StaticWrite(path, nodes, _NAME_BYTES * len(ids))
+            return nodes, _NAME_BYTES * len(ids)
         case Edges(pairs=pairs):
             edges = rr.GraphEdges(pairs, graph_type="directed")
-            return StaticWrite(path, edges, _NAME_BYTES * len(pairs))
+            return edges, _NAME_BYTES * len(pairs)
         case _:
             raise TypeError(f"{type(mark).__name__} is never static")

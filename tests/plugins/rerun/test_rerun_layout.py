@@ -1,0 +1,110 @@
+"""Places and sizes: nothing overlaps, whatever the number of layers and rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofstream import LayerKind
+from proofstream_rerun import layout
+from proofstream_rerun.layout import Grid
+from proofstream_rerun.marks import Boxes
+
+SIZES = st.integers(3, 450)
+KINDS = st.sampled_from(LayerKind)
+COSTS = st.integers(0, 2**64 - 1)
+ROUNDS = st.integers(1, 210)
+
+
+def extent(boxes: Boxes) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """The corners of what all boxes fill."""
+    return (boxes.centers - boxes.half_sizes).min(axis=0), (boxes.centers + boxes.half_sizes).max(axis=0)
+
+
+def are_apart(one: Boxes, other: Boxes) -> bool:
+    """Whether nothing of the one reaches into the other."""
+    (low, high), (other_low, other_high) = extent(one), extent(other)
+    return bool(((high <= other_low + 1e-4) | (other_high <= low + 1e-4)).any())
+
+
+@given(layers=SIZES, data=st.data())
+def test_nodes_and_bars_of_two_layers_never_meet(layers: int, data: st.DataObject) -> None:
+    grid = Grid(layers)
+    indices = data.draw(st.lists(st.integers(0, layers - 1), min_size=2, max_size=2, unique=True))
+    drawn: list[tuple[Boxes, Boxes]] = []
+    for index in indices:
+        kind = data.draw(KINDS)
+        node = layout.node_box(grid.at(index), kind, data.draw(COSTS))
+        drawn.append((node, layout.bars(grid.at(index), data.draw(ROUNDS), kind.color_rgb)))
+    for one in drawn[0]:
+        for other in drawn[1]:
+            assert are_apart(one, other)
+
+
+@given(kind=KINDS, cost=COSTS, rounds=ROUNDS)
+def test_the_bars_of_a_layer_meet_neither_its_node_nor_each_other(kind: LayerKind, cost: int, rounds: int) -> None:
+    place = (4.0, 0.0, -8.0)
+    bars = layout.bars(place, rounds, kind.color_rgb)
+    assert are_apart(layout.node_box(place, kind, cost), bars)
+    near = bars.centers[:, 2] + bars.half_sizes[:, 2]
+    far = bars.centers[:, 2] - bars.half_sizes[:, 2]
+    assert (near[1:] < far[:-1] + 1e-4).all()
+    assert far.min() >= -8.0 - layout.BARS_GAP - layout.BARS_DEPTH - 1e-4
+
+
+@given(rounds=ROUNDS)
+def test_a_bar_is_as_high_as_variables_are_still_to_be_bound(rounds: int) -> None:
+    bars = layout.bars((0.0, 0.0, 0.0), rounds, (66, 155, 245))
+    heights = bars.half_sizes[:, 1] * 2
+    left_to_bind = rounds - np.arange(rounds)
+    np.testing.assert_allclose(heights / heights[-1], left_to_bind, rtol=1e-3)
+    np.testing.assert_allclose(bars.centers[:, 1] * 2, heights, rtol=1e-5)
+    assert heights.max() <= layout.BAR_HEIGHT + 1e-4
+
+
+@given(one=COSTS, other=COSTS)
+def test_a_node_grows_with_its_cost_within_bounds(one: int, other: int) -> None:
+    small, large = sorted((layout.node_half_width(one), layout.node_half_width(other)))
+    assert layout.NODE_MIN <= small <= large <= layout.NODE_MAX
+    assert (layout.node_half_width(one) <= layout.node_half_width(other)) or one > other
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 16, 17, 22, 211, 281, 450, layout.MAX_LAYERS])
+def test_layers_stand_in_rows_in_the_order_of_their_indices(layers: int) -> None:
+    grid = Grid(layers)
+    places = [(float(z), float(x)) for x, z in zip(grid.x, grid.z, strict=True)]
+    assert places == sorted(places)
+    assert len(set(places)) == layers
+    assert grid.columns * (grid.rows - 1) < layers <= grid.columns * grid.rows
+
+
+@given(layers=st.integers(1, 450), data=st.data())
+def test_the_trail_runs_below_all_layers_that_are_done_and_no_others(layers: int, data: st.DataObject) -> None:
+    grid = Grid(layers)
+    done = np.array(data.draw(st.lists(st.booleans(), min_size=layers, max_size=layers)))
+    strips = layout.trail(grid, done)
+    covered = np.zeros(layers, np.bool_)
+    for strip in strips:
+        (start, _, z), (end, _, _) = strip
+        covered |= (grid.z == z) & (grid.x > start) & (grid.x < end)
+    np.testing.assert_array_equal(covered, done)
+    breaks = np.count_nonzero(np.diff(done.astype(np.int8)) == 1) + int(done[0])
+    assert len(strips) <= breaks + grid.rows
+
+
+@given(layers=st.integers(1, layout.MAX_LAYERS))
+def test_neighbours_share_an_entity_if_there_are_many(layers: int) -> None:
+    size = layout.group_size(layers)
+    assert -(-layers // size) <= layout.MAX_GROUPS
+    assert size == 1 or layers > layout.MAX_GROUPS
+
+
+def test_an_edge_begins_and_ends_at_its_nodes() -> None:
+    grid = Grid(40)
+    for start, end in ((0, 1), (grid.columns - 1, grid.columns), (2, 7), (3, 30), (9, 4)):
+        strip = layout.edge(grid, start, end, (0.0, 0.0))
+        np.testing.assert_allclose(strip[0], grid.at(start), atol=1e-5)
+        np.testing.assert_allclose(strip[-1], grid.at(end), atol=1e-5)

@@ -1,0 +1,689 @@
+"""Which event goes to which recording, what is kept for late viewers, and when it is written."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proofstream import (
+    ActivationStats,
+    AggregatedBindingEnd,
+    AggregatedBindingStart,
+    AttentionHeatmap,
+    CircuitCompiled,
+    CircuitNode,
+    Envelope,
+    EventsLost,
+    GpuReading,
+    GpuSnapshot,
+    GpuStatus,
+    GpuTelemetry,
+    LayerActivation,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    Log,
+    LogLevel,
+    PluginHealth,
+    ProofAborted,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    StarkProofEnd,
+    StarkProofStart,
+    StateBytes,
+    StateBytesMoved,
+    StateProgramCost,
+    SumcheckRound,
+    TraceStarted,
+    WeightOpeningEnd,
+    WeightOpeningStart,
+)
+from proofstream.testing import START_UNIX_NANO, Decoded, FixedClock, envelopes, read_stream
+from proofstream_rerun.canvas import MAX_ENTITIES
+from proofstream_rerun.easels import LINGER_S, MAX_LINGERING
+from proofstream_rerun.layout import MAX_LAYERS
+from proofstream_rerun.painter import MAX_HELD, WRITE_EVERY_S, Painter
+from proofstream_rerun.recordings import Recording, Write
+
+SHAPE = (1, 8)
+
+
+class Settings:
+    """Settings with the usual name."""
+
+    application_id = "proofstream"
+
+
+class Pages:
+    """Outlets that keep what they are given.
+
+    Attributes:
+        recordings: All recordings that began, by their ids.
+        calls: The names of all calls, by recording.
+        rows: Rows by recording and entity: nanoseconds since the proof's start, seq, values by component.
+        statics: How often static content of an entity was sent, by recording.
+    """
+
+    def __init__(self) -> None:
+        self.recordings: dict[str, Recording] = {}
+        self.calls: dict[str, list[str]] = defaultdict(list)
+        self.rows: dict[str, dict[str, list[tuple[int, int, dict[str, Any]]]]] = defaultdict(lambda: defaultdict(list))
+        self.statics: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self.properties: dict[str, dict[str, Any]] = defaultdict(dict)
+
+    def begin(self, recording: Recording) -> None:
+        assert recording.recording_id not in self.recordings
+        self.recordings[recording.recording_id] = recording
+        recording.blueprint()
+        self.calls[recording.recording_id].append("begin")
+        self.keep(recording.recording_id, recording.snapshot())
+
+    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+        assert self.calls[recording_id][0] == "begin"
+        assert "end" not in self.calls[recording_id]
+        self.calls[recording_id].append("write")
+        self.keep(recording_id, writes)
+
+    def show(self, recording_id: str) -> None:
+        self.calls[recording_id].append("show")
+        self.recordings[recording_id].blueprint()
+
+    def end(self, recording_id: str) -> None:
+        self.calls[recording_id].append("end")
+
+    def keep(self, recording_id: str, writes: Iterable[Any]) -> None:
+        for write in writes:
+            assert write.size_bytes > 0
+            if hasattr(write, "columns"):
+                self.rows[recording_id][write.path] += rows_of(write)
+            elif hasattr(write, "path"):
+                self.statics[recording_id][write.path] += 1
+            else:
+                self.properties[recording_id][write.name] = dict(write.values)
+
+    # What tests ask
+
+    def named(self, part: str) -> str:
+        """The id of the one recording that has this in its name."""
+        (found,) = (r.recording_id for r in self.recordings.values() if part in r.name)
+        return found
+
+    def values(self, recording_id: str, entity: str, component: str) -> list[Any]:
+        """One component of an entity, row by row."""
+        return [values.get(component) for _, _, values in self.rows[recording_id][entity]]
+
+    def texts(self, recording_id: str, entity: str) -> list[str]:
+        """The lines of a log or the texts of a document."""
+        return [text for texts in self.values(recording_id, entity, "text") for text in texts]
+
+    def states(self, recording_id: str, lane: str) -> list[str | None]:
+        """What a lane showed, one after the other."""
+        return [state[0] if state else None for state in self.values(recording_id, lane, "state")]
+
+
+def rows_of(write: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The rows of a prepared call."""
+    times = {time.timeline_name(): time.as_arrow_array().cast("int64").to_pylist() for time in write.times}
+    columns = {
+        column.component_descriptor().component.rpartition(":")[2]: column.as_arrow_array().to_pylist()
+        for column in write.columns
+    }
+    for place, (prover_ns, seq) in enumerate(zip(times["prover_time"], times["event"], strict=True)):
+        yield prover_ns, seq, {name: rows[place] for name, rows in columns.items()}
+
+
+class Bench:
+    """A painter on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.pages = Pages()
+        self.clock = FixedClock()
+        self.painter = Painter(
+            outlets=self.pages,
+            settings=Settings(),
+            log=logging.getLogger("proofstream.test"),
+            clock=lambda: self.clock.now / 1e9,
+        )
+
+    def draw(self, stream: Iterable[Envelope], *, close: bool = True, batch: int = 512) -> Pages:
+        waiting = list(stream)
+        for start in range(0, len(waiting), batch):
+            self.painter.consume(tuple(waiting[start : start + batch]))
+        if close:
+            self.painter.close()
+        return self.pages
+
+    def write(self) -> None:
+        """Let the time for a write come."""
+        self.clock.advance(WRITE_EVERY_S * 1.01)
+        self.painter.tick()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# Events
+
+
+def proof_start(layers: int, **fields: Any) -> ProofStart:
+    given = {"model_name": "tiny", "backend": "cpu", "input_shape": SHAPE, "output_shape": SHAPE, **fields}
+    return ProofStart(num_layers=layers, **given)
+
+
+def layer_start(index: int, kind: LayerKind = LayerKind.MatMul, device: int | None = None) -> LayerStart:
+    return LayerStart(
+        layer_idx=index,
+        kind=kind,
+        input_shape=SHAPE,
+        output_shape=SHAPE,
+        trace_cost=64,
+        claim_value_approx=0.5,
+        gpu_device=device,
+    )
+
+
+def sumcheck_round(index: int, number: int, total: int = 3) -> SumcheckRound:
+    return SumcheckRound(
+        layer_idx=index, round=number, total_rounds=total, poly_deg2=None, poly_deg3=None, claim_value_approx=0.25
+    )
+
+
+def layer_end(index: int, kind: LayerProofKind = LayerProofKind.Sumcheck) -> LayerEnd:
+    return LayerEnd(layer_idx=index, kind=kind, final_claim_value_approx=0.5, duration_ms=1, rounds_completed=0)
+
+
+def proof_complete() -> ProofComplete:
+    return ProofComplete(duration_ms=0, num_layer_proofs=1, num_weight_openings=0, weight_binding_mode="sequential")
+
+
+def activation(index: int, values: int = 4) -> LayerActivation:
+    stats = ActivationStats(mean=1.0, std_dev=2.0, min=None, max=4.0, sparsity=0.5)
+    return LayerActivation(
+        layer_idx=index,
+        node_id=index,
+        kind=LayerKind.MatMul,
+        output_shape=SHAPE,
+        output_sample=list(range(values)),
+        stats=stats,
+    )
+
+
+def circuit(layers: int) -> CircuitCompiled:
+    nodes = [
+        CircuitNode(
+            layer_idx=index,
+            node_id=index,
+            kind=LayerKind.Add if index % 2 else LayerKind.MatMul,
+            input_shape=SHAPE,
+            output_shape=SHAPE,
+            trace_cost=2**index,
+            input_layers=[index - 1] if index else [],
+        )
+        for index in range(layers)
+    ]
+    return CircuitCompiled(
+        total_layers=layers, input_shape=SHAPE, output_shape=SHAPE, nodes=nodes, has_simd=False, simd_num_blocks=0
+    )
+
+
+def whole_layer(index: int, rounds: int = 3) -> list[ProofEvent]:
+    return [layer_start(index), *(sumcheck_round(index, number, rounds) for number in range(rounds)), layer_end(index)]
+
+
+def whole_proof(layers: int) -> list[ProofEvent]:
+    walk = [event for index in reversed(range(layers)) for event in whole_layer(index)]
+    return [proof_start(layers), *walk, proof_complete()]
+
+
+def job(stream: Iterable[ProofEvent], name: str) -> list[Decoded]:
+    from proofstream import encode_event
+
+    return [Decoded(event=event, raw=encode_event(event), job_id=name) for event in stream]
+
+
+# A proof
+
+
+def test_a_proof_has_a_recording_that_a_replay_names_alike(bench: Bench) -> None:
+    stream = envelopes(whole_proof(3))
+    pages, again = bench.draw(stream), Bench().draw(stream)
+    (recording,) = pages.recordings.values()
+    assert list(again.recordings) == [recording.recording_id]
+    assert recording.application_id == "proofstream"
+    assert recording.name == "tiny on cpu, proof 0"
+    assert recording.started_ns == START_UNIX_NANO + 1_000_000
+    facts = recording.properties["proofstream"]
+    assert (facts["model"], facts["backend"], facts["layers"]) == ("tiny", "cpu", 3)
+    assert (facts["session"], facts["time_source"], facts["source"]) == ("test-session", "envelope", "test")
+    assert facts["proofstream_version"]
+    assert facts["rerun_version"]
+    assert pages.calls[recording.recording_id][-1] == "end"
+
+
+def test_progress_is_layers_left_behind_over_layers_announced(bench: Bench) -> None:
+    pages = bench.draw(envelopes(whole_proof(4)))
+    progress = pages.values(pages.named("tiny"), "proof/progress", "scalars")
+    assert progress == [[0.0], [0.25], [0.5], [0.75], [1.0]]
+
+
+def test_a_walk_from_the_last_layer_to_the_first_leaves_a_trail_below_what_is_proved(bench: Bench) -> None:
+    pages = bench.draw(envelopes(whole_proof(4)))
+    trail = pages.values(pages.named("tiny"), "gkr/trail", "strips")
+    ends = [(strips[0][0][0], strips[0][1][0]) for strips in trail]
+    assert [end for _, end in ends] == [ends[0][1]] * 4
+    assert [start for start, _ in ends] == sorted((start for start, _ in ends), reverse=True)
+
+
+def test_a_group_repeats_all_that_was_drawn_of_it(bench: Bench) -> None:
+    pages = bench.draw(envelopes(whole_proof(3)))
+    rows = pages.values(pages.named("tiny"), "gkr/layers/1", "centers")
+    assert len(rows[-1]) == 1 + 3  # the node, and its rounds
+    assert [len(row) for row in rows] == sorted(len(row) for row in rows)
+
+
+def test_lanes_say_where_layers_stand(bench: Bench) -> None:
+    stream = [
+        proof_start(5),
+        *whole_layer(4),
+        layer_start(3),  # it never ends
+        *whole_layer(2),
+        layer_start(1),
+        layer_end(1, LayerProofKind.Skipped),
+        layer_start(0),
+        ProofAborted(reason="no memory"),
+    ]
+    pages = bench.draw(envelopes(stream))
+    recording = pages.named("tiny")
+    assert pages.states(recording, "lanes/layers/4_MatMul") == ["proving", "proved"]
+    assert pages.states(recording, "lanes/layers/3_MatMul") == ["proving", "end not seen"]
+    assert pages.states(recording, "lanes/layers/1_MatMul") == ["proving", "skipped"]
+    assert pages.states(recording, "lanes/layers/0_MatMul") == ["proving", "aborted"]
+
+
+def test_many_layers_share_lanes(bench: Bench) -> None:
+    bench.draw(envelopes([proof_start(100), *whole_layer(99), *whole_layer(98)], close=False), close=False)
+    bench.write()
+    recording = bench.pages.named("tiny")
+    lanes = [path for path in bench.pages.rows[recording] if path.startswith("lanes/layers/")]
+    assert lanes == ["lanes/layers/95-99"]
+    assert bench.pages.states(recording, lanes[0]) == ["proving", "partly done"]
+
+
+def test_an_aborted_proof_is_marked_where_it_died(bench: Bench) -> None:
+    pages = bench.draw(envelopes([proof_start(3), *whole_layer(2), layer_start(1), ProofAborted(reason="no *memory*")]))
+    recording = pages.named("tiny")
+    assert pages.values(recording, "gkr/aborted", "labels") == [["aborted in layer 1 MatMul: no *memory*"]]
+    assert pages.texts(recording, "logs/proof")[-1] == "proof aborted in layer 1 MatMul: no *memory*"
+    assert "ABORTED in layer 1 MatMul" in pages.texts(recording, "proof/status")[-1]
+    assert r"no \*memory\*" in pages.texts(recording, "proof/status")[-1]
+    assert pages.values(recording, "logs/proof", "level")[-1] == ["ERROR"]
+    assert pages.rows[recording]["gkr/cursor"][-1][2] == {"is_recursive": [False]}
+
+
+def test_there_is_a_cursor_for_each_device_that_is_at_work(bench: Bench) -> None:
+    stream = [proof_start(4), layer_start(3, device=0), layer_start(2, device=1), layer_end(3), layer_end(2)]
+    for event in envelopes(stream, close=False):
+        bench.draw([event], close=False)
+        bench.write()
+    recording = bench.pages.named("tiny")
+    labels = bench.pages.values(recording, "gkr/cursor", "labels")
+    assert labels == [["layer 3 MatMul"], ["layer 3 MatMul", "layer 2 MatMul"], ["layer 2 MatMul"], []]
+    assert bench.pages.states(recording, "lanes/at/gpu_0") == ["MatMul", None]
+
+
+def test_time_never_goes_back_and_begins_with_the_proof(bench: Bench) -> None:
+    stream = envelopes([activation(0), *whole_proof(3), Log(level=LogLevel.Info, message="late")])
+    stepping = [
+        Envelope(
+            seq=e.seq,
+            time_unix_nano=e.time_unix_nano - (1_500_000 if e.seq % 3 == 0 else 0),
+            session_id=e.session_id,
+            origin=e.origin,
+            event=e.event,
+            raw=e.raw,
+        )
+        for e in stream
+    ]
+    pages = bench.draw(stepping)
+    for rows in pages.rows[pages.named("tiny")].values():
+        times = [prover_ns for prover_ns, _, _ in rows]
+        assert times == sorted(times)
+        assert times[0] >= 0
+
+
+# Which recording
+
+
+def test_what_comes_before_a_proof_belongs_to_the_one_that_follows(bench: Bench) -> None:
+    log = Log(level=LogLevel.Warn, message="forward pass")
+    pages = bench.draw(envelopes([*whole_proof(2), circuit(3), activation(0), *whole_proof(3)]))
+    first, second = pages.named("proof 0"), pages.named("proof 1")
+    assert "inference/mean" not in pages.rows[first]
+    assert pages.values(second, "inference/mean", "values")[0]
+    pages = Bench().draw(envelopes([log, *whole_proof(2)]))
+    assert "forward pass" in pages.texts(pages.named("proof 0"), "logs/proof")
+
+
+def test_what_comes_after_a_proof_belongs_to_it_until_the_next_one(bench: Bench) -> None:
+    late, later = Log(level=LogLevel.Info, message="late"), Log(level=LogLevel.Info, message="later")
+    pages = bench.draw(envelopes([*whole_proof(2), late, *whole_proof(2), later]))
+    assert "late" in pages.texts(pages.named("proof 0"), "logs/proof")
+    assert pages.texts(pages.named("proof 1"), "logs/proof")[-1] == "later"
+
+
+def test_jobs_of_one_session_are_told_apart(bench: Bench) -> None:
+    one, other = job(whole_proof(2), "one"), job(whole_proof(3), "other")
+    mixed = [event for pair in zip(one, other, strict=False) for event in pair] + other[len(one) :]
+    pages = bench.draw(envelopes(mixed))
+    jobs = {recording.properties["proofstream"]["job"]: r for r, recording in pages.recordings.items()}
+    assert set(jobs) == {"one", "other"}
+    assert pages.values(jobs["one"], "proof/progress", "scalars")[-1] == [1.0]
+    assert len(pages.values(jobs["other"], "gkr/rounds", "round")) == 9
+
+
+def test_a_session_without_a_proof_has_a_recording_of_its_own(bench: Bench) -> None:
+    stream = [activation(0), activation(1), Log(level=LogLevel.Info, message="said")]
+    pages = bench.draw(envelopes(stream))
+    recording = pages.named("outside of any proof")
+    assert pages.values(recording, "inference/mean", "values")[0][0]["shape"] == [2]
+    assert pages.texts(recording, "logs/proof") == ["said"]
+    assert bench.painter.counters()["drawn_proofs"] == 0
+
+
+def test_a_stark_without_a_proof_is_shown_at_once(bench: Bench) -> None:
+    start = StarkProofStart(num_activation_layers=1, num_add_layers=2, num_layernorm_layers=3)
+    bench.draw(envelopes([Log(level=LogLevel.Info, message="before"), start], close=False), close=False)
+    bench.write()
+    recording = bench.pages.named("outside of any proof")
+    assert bench.pages.states(recording, "lanes/parts/stark") == ["proving"]
+    assert bench.pages.texts(recording, "logs/proof") == ["before"]
+    bench.draw(envelopes([start, StarkProofEnd(duration_ms=320)])[2:])
+    assert bench.pages.states(recording, "lanes/parts/stark") == ["proving", None]
+    assert bench.pages.texts(recording, "logs/stark")[-1] == "STARK ended after 320 ms (reported)"
+
+
+def test_weight_openings_and_bindings_have_lanes_and_lines(bench: Bench) -> None:
+    stream = [
+        proof_start(1),
+        WeightOpeningStart(weight_node_id=7, eval_point_len=3),
+        WeightOpeningStart(weight_node_id=8, eval_point_len=3),
+        WeightOpeningEnd(weight_node_id=8, duration_ms=2, commitment_hex="aa"),
+        WeightOpeningEnd(weight_node_id=7, duration_ms=3, commitment_hex="bb"),
+        AggregatedBindingStart(num_claims=2, num_matrices=1),
+        AggregatedBindingEnd(duration_ms=40, estimated_calldata_felts=1000),
+        proof_complete(),
+    ]
+    pages = bench.draw(envelopes(stream))
+    recording = pages.named("tiny")
+    assert pages.states(recording, "lanes/parts/weight_openings") == ["opening", None]
+    assert pages.states(recording, "lanes/parts/weight_binding") == ["binding", None]
+    assert len(pages.texts(recording, "logs/weights")) == 4
+    assert pages.values(recording, "proof/binding_ms", "scalars") == [[40.0]]
+
+
+def test_measured_devices_are_drawn_in_every_open_recording(bench: Bench) -> None:
+    reading = GpuReading(id="GPU-1", index=0, name="H200", state="ok", utilization=0.5, memory_used_bytes=2**30)
+    start = job([proof_start(1)], "one") + job([proof_start(1)], "other")
+    stream = [*start, GpuTelemetry(devices=[reading]), *job([proof_complete()], "one"), GpuTelemetry(devices=[reading])]
+    pages = bench.draw(envelopes(stream))
+    counts = sorted(len(rows["gpu/utilization/gpu_0"]) for rows in pages.rows.values())
+    assert counts == [1, 2]
+    assert all(rows["gpu/memory_gib/gpu_0"][0][2] == {"scalars": [1.0]} for rows in pages.rows.values())
+
+
+def test_reported_figures_that_are_made_up_are_not_drawn(bench: Bench) -> None:
+    def status(done: int, utilization: float, free: int) -> GpuStatus:
+        device = GpuSnapshot(device_id=0, device_name="H200", utilization=utilization, free_memory_bytes=free)
+        return GpuStatus(devices=[device], matmul_done=1, matmul_total=4, layers_done=done, layers_total=4)
+
+    honest = [status(1, 0.9, 2**30), status(2, 0.8, 2**31)]
+    made_up = [status(1, 0.25, 2**30), status(2, 0.5, 2**30)]
+    pages = bench.draw(envelopes([proof_start(4), *made_up]))
+    assert not [path for path in pages.rows[pages.named("tiny")] if path.startswith("gpu/")]
+    pages = Bench().draw(envelopes([proof_start(4), *honest]))
+    recording = pages.named("tiny")
+    assert pages.values(recording, "gpu/reported/utilization/gpu_0", "scalars") == [[0.9], [0.8]]
+    assert pages.values(recording, "gpu/reported/free_gib/gpu_0", "scalars") == [[2.0]]
+
+
+def test_state_programs_go_to_the_proof_that_they_name(bench: Bench) -> None:
+    def cost(proof: int) -> StateProgramCost:
+        group = StateBytes(group="mamba.conv", kind="recurrent", states=2, bytes=300)
+        return StateProgramCost(
+            proof=proof,
+            circuit="c",
+            convention="v",
+            program="slot_zero",
+            op="zero",
+            recurrent_layers=2,
+            bytes=300,
+            states=[group],
+        )
+
+    moved = StateBytesMoved(
+        circuit="c",
+        convention="v",
+        program="slot_zero",
+        runs=2,
+        sequences=3,
+        bytes=900,
+        states=[],
+        timed_bytes=0,
+        timed_ns=0,
+    )
+    pages = bench.draw(envelopes([*whole_proof(1), proof_start(1), cost(0), moved, moved, proof_complete(), cost(1)]))
+    first, second = pages.named("proof 0"), pages.named("proof 1")
+    assert "slot" in pages.texts(first, "state/programs")[-1]
+    assert "state/moved/slot_zero_0" not in pages.rows[first]
+    assert pages.values(second, "state/moved/slot_zero_0", "scalars") == [[900.0], [1800.0]]
+    assert "300" in pages.texts(second, "state/programs")[-1]
+
+
+def test_a_trace_becomes_a_property_and_stays_one_for_late_viewers(bench: Bench) -> None:
+    trace = TraceStarted(proof=0, trace_id="ab" * 16, span_id="cd" * 8, sampled=True)
+    bench.draw(envelopes([proof_start(1)], close=False), close=False)
+    bench.write()
+    bench.draw(envelopes([trace], close=False)[1:], close=False)
+    recording = bench.pages.named("tiny")
+    assert bench.pages.properties[recording]["trace"]["trace_id"] == "ab" * 16
+    assert bench.pages.recordings[recording].properties["trace"]["span_id"] == "cd" * 8
+
+
+def test_trouble_is_told_once(bench: Bench) -> None:
+    def health(status: str, dropped: int) -> PluginHealth:
+        return PluginHealth(
+            plugin="otel",
+            status=status,
+            reason=None,
+            depth=0,
+            delivered=1,
+            dropped={"Log": dropped},
+            counters={},
+            lag_s=0.0,
+        )
+
+    lost = EventsLost(where="lane:rerun", counts={"SumcheckRound": 3})
+    stream = [proof_start(1), health("ready", 0), health("ready", 5), health("ready", 5), health("failed", 5), lost]
+    pages = bench.draw(envelopes(stream))
+    assert pages.texts(pages.named("tiny"), "logs/host") == [
+        "plugin otel is ready; 5 events dropped",
+        "plugin otel is failed; 5 events dropped",
+        "events lost in lane:rerun: 3 SumcheckRound",
+    ]
+
+
+# Circuits
+
+
+def test_a_circuit_that_comes_late_is_shown_and_the_layout_with_it(bench: Bench) -> None:
+    bench.draw(envelopes([proof_start(6), *whole_layer(5)], close=False), close=False)
+    bench.write()
+    recording = bench.pages.named("tiny")
+    assert bench.pages.calls[recording] == ["begin", "write"]
+    bench.draw(envelopes([circuit(6), *whole_layer(4)], close=False)[1:], close=False)
+    bench.write()
+    assert bench.pages.calls[recording][-1] == "show"
+    assert bench.pages.statics[recording]["circuit/edges"] == 1
+    rows = bench.pages.values(recording, "gkr/layers/5", "centers")
+    assert len(rows[-1]) == 3  # rounds only: the circuit has the node
+
+
+def test_layers_that_nobody_announced_find_room(bench: Bench) -> None:
+    pages = bench.draw(envelopes([event for index in (40, 41, 90) for event in whole_layer(index)]))
+    recording = pages.named("joined after its start")
+    assert pages.states(recording, "lanes/layers/88-91") in (["proving", "partly done"], ["proving", "aborted"])
+    assert pages.calls[recording].count("begin") == 1
+
+
+def test_a_layer_that_there_is_no_room_for_is_counted(bench: Bench) -> None:
+    bench.draw(envelopes([proof_start(2), *whole_layer(2**60), *whole_layer(MAX_LAYERS)]))
+    assert bench.painter.counters()["undrawn_marks"] == 2 * 5
+
+
+def test_huge_announcements_are_bounded(bench: Bench) -> None:
+    pages = bench.draw(envelopes([proof_start(2**63), layer_start(3), sumcheck_round(3, 2**40, 2**50), layer_end(3)]))
+    recording = pages.named("tiny")
+    assert pages.values(recording, "gkr/rounds", "round") == [[2**40]]
+    assert bench.painter.counters()["undrawn_marks"] == 1
+    assert len(pages.rows[recording]) <= MAX_ENTITIES
+
+
+# Activations and attention
+
+
+def test_activations_become_one_tensor(bench: Bench) -> None:
+    pages = bench.draw(envelopes([activation(0), activation(2, values=2), *whole_proof(3)]))
+    (data,) = pages.values(pages.named("tiny"), "inference/activations", "data")
+    assert data[0]["shape"] == [2, 4]
+    (mean,) = pages.values(pages.named("tiny"), "inference/mean", "abscissa")
+    assert mean[0]["buffer"] == [0, 2]
+
+
+def test_activations_that_trickle_in_cost_bytes_in_proportion(bench: Bench) -> None:
+    stream = envelopes([proof_start(64), layer_start(63), *(activation(i) for i in range(64))], close=False)
+    for envelope in stream:
+        bench.draw([envelope], close=False)
+        bench.write()
+    bench.draw(envelopes([layer_end(63), *whole_layer(62)])[1:])
+    rows = bench.pages.values(bench.pages.named("tiny"), "inference/activations", "data")
+    shapes = [row[0]["shape"][0] for row in rows]
+    assert shapes[-1] == 64
+    assert sum(shapes) <= 4 * 64
+
+
+@pytest.mark.parametrize(
+    ("scores", "seq_len", "shape"), [(16, 4, [1, 4, 4]), (12, 4, [1, 3, 4]), (7, 4, [1, 3, 3]), (0, 0, [1, 1, 1])]
+)
+def test_attention_need_not_be_square(bench: Bench, scores: int, seq_len: int, shape: list[int]) -> None:
+    head = AttentionHeatmap(layer_idx=2, head_idx=0, num_heads=1, seq_len=seq_len, scores=[0.5] * scores)
+    pages = bench.draw(envelopes([head, *whole_proof(3)]))
+    (data,) = pages.values(pages.named("tiny"), "inference/attention/layer_002", "data")
+    assert data[0]["shape"] == shape
+
+
+# Writing
+
+
+def test_rows_wait_for_the_next_write(bench: Bench) -> None:
+    stream = envelopes(whole_proof(3), close=False)
+    bench.draw(stream[:5], close=False)
+    assert not bench.pages.recordings
+    bench.write()
+    recording = bench.pages.named("tiny")
+    bench.draw(stream[5:8], close=False)
+    assert bench.pages.calls[recording] == ["begin", "write"]
+    bench.draw(stream[8:], close=False)
+    assert bench.pages.calls[recording] == ["begin", "write", "write"]  # the end is not waited for
+
+
+def test_a_snapshot_shows_the_present_and_is_bounded(bench: Bench, wire_data: Path) -> None:
+    stream = envelopes(read_stream(wire_data / "smollm2-135m-cpu.jsonl"))
+    pages = bench.draw(stream, close=False)
+    (recording,) = pages.recordings.values()
+    late = Pages()
+    late.begin(recording)
+    seen, missed = late.rows[recording.recording_id], pages.rows[recording.recording_id]
+    assert seen.keys() == missed.keys()
+    assert all(seen[path][-1] == missed[path][-1] for path in seen)
+    assert all(len(rows) <= 1024 for rows in seen.values())
+    assert len(seen["gkr/trail"]) == 1
+    assert late.statics[recording.recording_id].keys() >= {"/", "circuit/nodes", "circuit/labels", "circuit/graph"}
+
+
+def test_recordings_that_have_ended_are_let_go_of(bench: Bench) -> None:
+    count = MAX_LINGERING + 4
+    stream = [event for name in range(count) for event in job(whole_proof(1), str(name))]
+    bench.draw(envelopes(stream, close=False), close=False)
+    ended = [recording for recording, calls in bench.pages.calls.items() if calls[-1] == "end"]
+    assert len(ended) == 4
+
+
+def test_a_recording_ends_a_while_after_the_next_proof_began(bench: Bench) -> None:
+    cost = StateProgramCost(
+        proof=0, circuit="c", convention="v", program="p", op="zero", recurrent_layers=1, bytes=7, states=[]
+    )
+    bench.draw(envelopes([*whole_proof(1), proof_start(1)], close=False), close=False)
+    bench.draw(envelopes([cost], close=False)[1:], close=False)
+    bench.clock.advance(LINGER_S + 1)
+    bench.painter.tick()
+    first = bench.pages.named("proof 0")
+    assert "7" in bench.pages.texts(first, "state/programs")[-1]
+    assert bench.pages.calls[first][-1] == "end"
+    bench.draw(envelopes([cost], close=False)[1:], close=False)
+    assert bench.painter.counters()["unplaced_events"] == 1
+
+
+def test_what_waits_too_long_is_counted(bench: Bench) -> None:
+    stream = [Log(level=LogLevel.Info, message="x")] * (MAX_HELD + 3)
+    bench.draw(envelopes(stream, close=False), close=False)
+    assert bench.painter.counters()["unplaced_events"] == 3
+
+
+def test_nothing_of_the_drawing_needs_rerun() -> None:
+    code = "import sys, proofstream_rerun.scene; sys.exit('rerun' in sys.modules or 'pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+INDEX = st.integers(0, 12) | st.integers(0, 2**64 - 1)
+EVENTS = st.one_of(
+    st.builds(proof_start, st.integers(0, 40)),
+    st.builds(layer_start, INDEX, st.sampled_from(LayerKind), st.none() | st.integers(0, 3)),
+    st.builds(sumcheck_round, INDEX, st.integers(0, 300), st.integers(0, 300)),
+    st.builds(layer_end, INDEX, st.sampled_from(LayerProofKind)),
+    st.builds(activation, INDEX, st.integers(0, 5)),
+    st.builds(circuit, st.integers(0, 30)),
+    st.just(proof_complete()),
+    st.builds(ProofAborted, reason=st.text(max_size=10)),
+    st.builds(Log, level=st.sampled_from(LogLevel), message=st.text(max_size=10)),
+    st.builds(WeightOpeningStart, weight_node_id=INDEX, eval_point_len=st.integers(0, 9)),
+    st.builds(StarkProofEnd, duration_ms=st.integers(0, 9)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(stream=st.lists(EVENTS | EVENTS.map(lambda event: job([event], "j")[0]), max_size=40), cuts=st.integers(1, 9))
+def test_whatever_comes_is_drawn_within_bounds(stream: list[ProofEvent | Decoded], cuts: int) -> None:
+    bench = Bench()
+    made = envelopes(stream)
+    for start in range(0, len(made), cuts):
+        bench.draw(made[start : start + cuts], close=False)
+        bench.write()
+    bench.painter.close()
+    for recording, calls in bench.pages.calls.items():
+        assert (calls[0], calls[-1]) == ("begin", "end")
+        progress = [value for (value,) in bench.pages.values(recording, "proof/progress", "scalars")]
+        assert all(0 <= value <= 1 for value in progress)
+    assert bench.painter.counters()["unplaced_events"] == 0
