@@ -184,12 +184,13 @@ def _polynomials(rounds: Sequence[SumcheckRound]) -> Iterable[rr.ComponentColumn
         has_one = degrees > place
         values = _limbs([polynomial[place] for polynomial in given if len(polynomial) > place])
         component = _ROUND[f"c{place}"]
-        yield component.column(vectors(component.type, values), has_one)
+        yield component.column(vectors(component.type, values), has_one.astype(np.int32))
         sums[has_one] += values.astype(np.uint64) * (2 if place == 0 else 1)
     if degrees.any():
         has_any = degrees > 0
         component = _ROUND["p0_plus_p1"]
-        yield component.column(vectors(component.type, (sums[has_any] % M31_PRIME).astype(np.uint32)), has_any)
+        reduced = (sums[has_any] % M31_PRIME).astype(np.uint32)
+        yield component.column(vectors(component.type, reduced), has_any.astype(np.int32))
 
 
 def _limbs(elements: Sequence[SecureField]) -> npt.NDArray[np.uint32]:

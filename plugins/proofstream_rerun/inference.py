@@ -7,6 +7,7 @@ last, and once more when the burst is over, so that the bytes stay in proportion
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,8 +50,7 @@ class Inference:
         if index not in self._samples and len(self._samples) >= MAX_LAYERS:
             self.undrawn += 1
             return
-        sample = np.array(event.output_sample[:MAX_SAMPLES], np.float64)
-        self._samples[index] = (sample / M31_PRIME).astype(np.float32)
+        self._samples[index] = _signed_shares(event.output_sample[:MAX_SAMPLES])
         values = (getattr(event.stats, name) for name in STATISTICS)
         self._statistics[index] = tuple(math.nan if value is None else value for value in values)
         self._drawn = min(self._drawn, len(self._samples) - 1)
@@ -108,6 +108,15 @@ class Inference:
             stack[place, : scores.shape[0], : scores.shape[1]] = scores
         sheet = Sheet(stack, ("head", "query", "key"))
         self._canvas.add(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
+
+
+def _signed_shares(sample: Sequence[int]) -> Floats:
+    """Field elements as the signed numbers they stand for, p - 1 being -1, as shares of the largest among them."""
+    values = np.array(sample, np.float64)
+    signed = np.where(values > M31_PRIME / 2, values - M31_PRIME, values)
+    largest = np.abs(signed).max(initial=1.0)
+    shares: Floats = (signed / largest).astype(np.float32)
+    return shares
 
 
 def _square(event: AttentionHeatmap) -> Floats:
