@@ -20,7 +20,7 @@ Array: TypeAlias = Any
 """An array of pyarrow's."""
 Type: TypeAlias = Any
 """A type of pyarrow's."""
-Lengths = Sequence[int] | npt.NDArray[np.integer[Any]]
+Lengths = Sequence[int] | npt.NDArray[np.integer[Any] | np.bool_]
 
 
 class Component:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proofstream_rerun.blueprint import blueprint
@@ -61,14 +63,12 @@ def test_views_of_what_is_not_there_are_left_out() -> None:
     }
 
 
-def test_the_camera_is_placed_for_the_circuit() -> None:
-    def eye(layers: int) -> Any:
-        (walk,) = (view for view in views_of(layers, frozenset()) if view.origin == "/")
-        return walk.properties["EyeControls3D"]
-
+def test_the_camera_stands_farther_away_from_more_layers() -> None:
     def distance(layers: int) -> float:
         camera = Grid(layers).camera
-        return sum((a - b) ** 2 for a, b in zip(camera.position, camera.target, strict=True)) ** 0.5
+        return math.dist(camera.position, camera.target)
 
-    assert eye(3) is not None
     assert distance(3) < distance(40) < distance(450)
+    (walk,) = (view for view in views_of(450, frozenset()) if view.origin == "/")
+    position = walk.properties["EyeControls3D"].position.as_arrow_array().to_pylist()
+    np.testing.assert_allclose(position, [Grid(450).camera.position], rtol=1e-5)

@@ -21,6 +21,7 @@ from proofstream import (
     AttentionHeatmap,
     CircuitCompiled,
     CircuitNode,
+    Decoded,
     Envelope,
     EventsLost,
     GpuReading,
@@ -48,8 +49,9 @@ from proofstream import (
     TraceStarted,
     WeightOpeningEnd,
     WeightOpeningStart,
+    encode_event,
 )
-from proofstream.testing import START_UNIX_NANO, Decoded, FixedClock, envelopes, read_stream
+from proofstream.testing import START_UNIX_NANO, FixedClock, envelopes, read_stream
 from proofstream_rerun.canvas import MAX_ENTITIES
 from proofstream_rerun.easels import LINGER_S, MAX_LINGERING
 from proofstream_rerun.layout import MAX_LAYERS
@@ -178,9 +180,8 @@ def bench() -> Bench:
 # Events
 
 
-def proof_start(layers: int, **fields: Any) -> ProofStart:
-    given = {"model_name": "tiny", "backend": "cpu", "input_shape": SHAPE, "output_shape": SHAPE, **fields}
-    return ProofStart(num_layers=layers, **given)
+def proof_start(layers: int) -> ProofStart:
+    return ProofStart(model_name="tiny", backend="cpu", num_layers=layers, input_shape=SHAPE, output_shape=SHAPE)
 
 
 def layer_start(index: int, kind: LayerKind = LayerKind.MatMul, device: int | None = None) -> LayerStart:
@@ -249,8 +250,6 @@ def whole_proof(layers: int) -> list[ProofEvent]:
 
 
 def job(stream: Iterable[ProofEvent], name: str) -> list[Decoded]:
-    from proofstream import encode_event
-
     return [Decoded(event=event, raw=encode_event(event), job_id=name) for event in stream]
 
 
@@ -437,7 +436,8 @@ def test_weight_openings_and_bindings_have_lanes_and_lines(bench: Bench) -> None
 def test_measured_devices_are_drawn_in_every_open_recording(bench: Bench) -> None:
     reading = GpuReading(id="GPU-1", index=0, name="H200", state="ok", utilization=0.5, memory_used_bytes=2**30)
     start = job([proof_start(1)], "one") + job([proof_start(1)], "other")
-    stream = [*start, GpuTelemetry(devices=[reading]), *job([proof_complete()], "one"), GpuTelemetry(devices=[reading])]
+    telemetry = GpuTelemetry(devices=[reading])
+    stream: list[ProofEvent | Decoded] = [*start, telemetry, *job([proof_complete()], "one"), telemetry]
     pages = bench.draw(envelopes(stream))
     counts = sorted(len(rows["gpu/utilization/gpu_0"]) for rows in pages.rows.values())
     assert counts == [1, 2]
@@ -449,8 +449,8 @@ def test_reported_figures_that_are_made_up_are_not_drawn(bench: Bench) -> None:
         device = GpuSnapshot(device_id=0, device_name="H200", utilization=utilization, free_memory_bytes=free)
         return GpuStatus(devices=[device], matmul_done=1, matmul_total=4, layers_done=done, layers_total=4)
 
-    honest = [status(1, 0.9, 2**30), status(2, 0.8, 2**31)]
-    made_up = [status(1, 0.25, 2**30), status(2, 0.5, 2**30)]
+    honest: list[ProofEvent] = [status(1, 0.9, 2**30), status(2, 0.8, 2**31)]
+    made_up: list[ProofEvent] = [status(1, 0.25, 2**30), status(2, 0.5, 2**30)]
     pages = bench.draw(envelopes([proof_start(4), *made_up]))
     assert not [path for path in pages.rows[pages.named("tiny")] if path.startswith("gpu/")]
     pages = Bench().draw(envelopes([proof_start(4), *honest]))
