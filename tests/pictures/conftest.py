@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from rerun.experimental import Recording, View, ViewerClient, ViewerState
+from rerun.experimental import Recording, ViewerClient, ViewerState
 
 ROOT = Path(__file__).parents[2]
 SIZE = "1600x1000"
@@ -160,27 +160,20 @@ class Viewer:
         self._client.set_time("prover_time", duration=moment, play_state="paused", recording=recording.store_id)
 
     def shoot(self, name: str) -> Picture:
-        """A picture of the window and of the 3D view, once both stand still."""
+        """A picture of the window and of the 3D view, once it stands still."""
         window, scene = self._pictures / f"{name}.png", self._pictures / f"{name}-scene.png"
-        self._still(window, None)
-        (view,) = self._views("3D")
-        self._still(scene, view.view_id)
+        self._save_once_still(window)
         state = self._client.get_state()
+        (walk,) = (view for view in state.views if view.view_class == "3D")
+        self._client.save_screenshot(str(scene), walk.view_id)
         complaints = {view.name: [report.summary for report in view.reports] for view in state.views if view.reports}
         return Picture(window=window, scene=scene, complaints=complaints)
 
-    def views(self) -> list[View]:
-        """The views of the layout."""
-        return self._client.get_state().views
-
-    def _views(self, view_class: str) -> list[View]:
-        return [view for view in self.views() if view.view_class == view_class]
-
-    def _still(self, path: Path, view_id: str | None) -> None:
+    def _save_once_still(self, path: Path) -> None:
         before = b""
         deadline = time.monotonic() + SETTLES_WITHIN_S
         while True:
-            self._client.save_screenshot(str(path), view_id)
+            self._client.save_screenshot(str(path))
             now = path.read_bytes()
             if now == before:
                 return

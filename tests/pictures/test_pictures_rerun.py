@@ -63,7 +63,7 @@ def assert_right(picture: Any) -> None:
     assert picture.complaints == {}
     assert picture.cut_off() == []
     assert picture.share() > 0.01
-    assert max(picture.extent()) > 0.6
+    assert max(picture.extent()) > 0.5
 
 
 def coloured(picture: Any, rgb: tuple[int, int, int]) -> int:
