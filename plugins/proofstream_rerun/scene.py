@@ -230,6 +230,8 @@ class Scene:
             self.canvas.say("logs/gkr", texts.layer_left(layer), "WARN")
             state = LayerState.END_NOT_SEEN
         self.stage.walk.end(index, state)
+        if self.proof is not None:
+            self.stage.walk.rest(self.proof.active_layers)
         self._show_progress()
         self._show_round()
 
