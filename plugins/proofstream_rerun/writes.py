@@ -121,7 +121,7 @@ def _look_content(look: Look) -> rr.AsComponents | None:
         case "points":
             return rr.SeriesPoints(names=names, colors=colors, marker_sizes=[2.0] * len(names))
         case "trail":
-            return rr.LineStrips3D.from_fields(radii=[0.14])
+            return rr.LineStrips3D.from_fields(radii=[0.1])
         case "cursor":
             return rr.Points3D.from_fields(radii=[-7.0], show_labels=True)
         case _:
