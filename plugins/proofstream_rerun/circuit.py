@@ -1,7 +1,7 @@
 """The circuit as it is drawn: nodes, edges, labels and the graph; from CircuitCompiled, or from what the walk shows.
 
 Producers that send no circuit announce a number of layers, and name each layer's kind when they come to it. Then
-placeholders stand in a line, and labels and graph are drawn anew whenever four times as many kinds are known.
+placeholders stand in a line, and labels and graph are drawn anew whenever several times as many kinds are known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from proofstream_rerun.palette import packed
 MAX_EDGES = 8192
 """Edges drawn at most."""
 
-_REDRAW_FACTOR = 4
+_REDRAW_FEW, _REDRAW_MANY = 4, 16
+"""They are drawn anew when so many times as many kinds are known, for few layers and for many."""
 
 
 class CircuitView:
@@ -47,7 +48,8 @@ class CircuitView:
     def catch_up(self, *, at_end: bool) -> None:
         """Draw labels and graph anew, if much more is known than is drawn."""
         known = len(self._kinds)
-        if known > self._drawn and (at_end or known >= _REDRAW_FACTOR * self._drawn):
+        factor = _REDRAW_FEW if self._grid.layers <= layout.FEW else _REDRAW_MANY
+        if known > self._drawn and (at_end or known >= factor * self._drawn):
             self._draw_names()
 
     def _draw(self, circuit: CircuitCompiled | None) -> None:

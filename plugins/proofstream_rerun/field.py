@@ -31,11 +31,10 @@ def sum_over_bits(coefficients: Sequence[Limbs]) -> Limbs:
     That is c0 + (c0 + c1 + ...), and since QM31 is a vector space over M31, each limb is summed by itself modulo
     2^31 - 1. In an honest sumcheck it is the claim that the round starts from.
     """
-    constant = coefficients[0]
-    a, b, c, d = (
-        (constant[limb] + sum(coefficient[limb] for coefficient in coefficients)) % M31_PRIME for limb in range(4)
-    )
-    return a, b, c, d
+    a, b, c, d = coefficients[0]
+    for coefficient in coefficients:
+        a, b, c, d = a + coefficient[0], b + coefficient[1], c + coefficient[2], d + coefficient[3]
+    return a % M31_PRIME, b % M31_PRIME, c % M31_PRIME, d % M31_PRIME
 
 
 def written(element: Limbs) -> str:

@@ -7,12 +7,10 @@ last, and once more when the burst is over, so that the bytes stay in proportion
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from proofstream import AttentionHeatmap, LayerActivation
+from proofstream import ActivationStats, AttentionHeatmap, LayerActivation
 from proofstream_rerun import palette
 from proofstream_rerun.canvas import Canvas
 from proofstream_rerun.field import M31_PRIME
@@ -36,8 +34,8 @@ class Inference:
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
-        self._samples: dict[int, Floats] = {}
-        self._statistics: dict[int, tuple[float, ...]] = {}
+        self._samples: dict[int, list[int]] = {}
+        self._statistics: dict[int, ActivationStats] = {}
         self._drawn = 0
         self._was_walking = False
         self._heads: dict[int, dict[int, Floats]] = {}
@@ -50,9 +48,8 @@ class Inference:
         if index not in self._samples and len(self._samples) >= MAX_LAYERS:
             self.undrawn += 1
             return
-        self._samples[index] = _signed_shares(event.output_sample[:MAX_SAMPLES])
-        values = (getattr(event.stats, name) for name in STATISTICS)
-        self._statistics[index] = tuple(math.nan if value is None else value for value in values)
+        self._samples[index] = event.output_sample[:MAX_SAMPLES]
+        self._statistics[index] = event.stats
         self._drawn = min(self._drawn, len(self._samples) - 1)
 
     def attention(self, event: AttentionHeatmap) -> None:
@@ -89,13 +86,14 @@ class Inference:
 
     def _draw_activations(self) -> None:
         layers = sorted(self._samples)
-        sheet = _padded([self._samples[index] for index in layers])
+        sheet = _signed_shares([self._samples[index] for index in layers])
         self._canvas.add("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
         is_whole = layers == list(range(len(layers)))
         abscissa = None if is_whole else np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
-        statistics = np.array([self._statistics[index] for index in layers], np.float64)
+        statistics = [self._statistics[index] for index in layers]
         for column, name in enumerate(STATISTICS):
-            bars = BarRow(statistics[:, column], abscissa, palette.SERIES_COLORS[column])
+            values = np.array([getattr(of_layer, name) for of_layer in statistics], np.float64)  # None becomes NaN
+            bars = BarRow(values, abscissa, palette.SERIES_COLORS[column])
             self._canvas.add(f"inference/{name}", bars, PLAIN)
 
     def _draw_heads(self, index: int) -> None:
@@ -110,11 +108,17 @@ class Inference:
         self._canvas.add(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
 
 
-def _signed_shares(sample: Sequence[int]) -> Floats:
-    """Field elements as the signed numbers they stand for, p - 1 being -1, as shares of the largest among them."""
-    values = np.array(sample, np.float64)
+def _signed_shares(samples: list[list[int]]) -> Floats:
+    """Field elements as the signed numbers they stand for, p - 1 being -1, as shares of the largest of their layer.
+
+    Layers are one below the other, each filled up with NaN.
+    """
+    width = max(1, *map(len, samples))
+    values = np.full((len(samples), width), np.nan, np.float64)
+    for row, sample in enumerate(samples):
+        values[row, : len(sample)] = sample
     signed = np.where(values > M31_PRIME / 2, values - M31_PRIME, values)
-    largest = np.abs(signed).max(initial=1.0)
+    largest = np.nanmax(np.abs(signed), axis=1, keepdims=True, initial=1.0)
     shares: Floats = (signed / largest).astype(np.float32)
     return shares
 
@@ -136,12 +140,3 @@ def _square(event: AttentionHeatmap) -> Floats:
     filled = np.full(height * width, np.nan, np.float32)
     filled[: len(scores)] = scores
     return filled.reshape(height, width)
-
-
-def _padded(rows: list[Floats]) -> npt.NDArray[np.float32]:
-    """Rows one below the other, each filled up with NaN."""
-    width = max(1, *(len(row) for row in rows))
-    sheet = np.full((len(rows), width), np.nan, np.float32)
-    for index, row in enumerate(rows):
-        sheet[index, : len(row)] = row
-    return sheet

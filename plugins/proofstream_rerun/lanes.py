@@ -8,6 +8,9 @@ from proofstream_rerun.canvas import Canvas
 from proofstream_rerun.marks import PLAIN, Cleared, State
 from proofstream_rerun.palette import LayerState
 
+_PROVING, _PROVED, _ABORTED = LayerState.PROVING, LayerState.PROVED, LayerState.ABORTED
+_PARTLY_DONE = LayerState.PARTLY_DONE
+
 KEPT_STATES = 64
 """States of one lane that are kept for the snapshot."""
 
@@ -60,7 +63,7 @@ class Lanes:
         counts[before] -= 1
         counts[now] += 1
         state = self._state_of(group, counts)
-        if state is LayerState.PARTLY_DONE:
+        if state is _PARTLY_DONE:
             self._pausing[group] = None  # the next layer of the same lane is about to begin, mostly
         else:
             self._show(group, state)
@@ -87,14 +90,14 @@ class Lanes:
         return path if self._groups.size > 1 or kind is LayerKind.Unknown else f"{path}_{kind.value}"
 
     def _state_of(self, group: int, counts: list[int]) -> LayerState:
-        if counts[LayerState.ABORTED]:
-            return LayerState.ABORTED
-        if counts[LayerState.PROVING]:
-            return LayerState.PROVING
+        if counts[_ABORTED]:
+            return _ABORTED
+        if counts[_PROVING]:
+            return _PROVING
         layers = len(self._groups.members(group))
-        done = counts[LayerState.PROVED : LayerState.ABORTED]
+        if counts[_PROVED] == layers:
+            return _PROVED
+        done = counts[_PROVED:_ABORTED]
         if sum(done) < layers:
-            return LayerState.PARTLY_DONE
-        if layers in done:
-            return LayerState(LayerState.PROVED + done.index(layers))
-        return LayerState.DONE
+            return _PARTLY_DONE
+        return LayerState(_PROVED + done.index(layers)) if layers in done else LayerState.DONE

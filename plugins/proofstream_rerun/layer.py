@@ -18,7 +18,7 @@ MAX_ROUNDS = 1024
 class Layer:
     """One layer as it is drawn."""
 
-    __slots__ = ("_bars", "_drawn", "_drawn_as", "_last", "_seen", "cost", "kind", "place", "state", "total")
+    __slots__ = ("_bars", "_drawn", "_drawn_as", "_last", "_node", "_seen", "cost", "kind", "place", "state", "total")
 
     def __init__(self, place: Place, kind: LayerKind, cost: int) -> None:
         self.place = place
@@ -28,6 +28,7 @@ class Layer:
         self.total = 0
         self._seen: dict[int, None] = {}
         self._last = -1
+        self._node: Boxes | None = None
         self._bars: Boxes | None = None
         self._drawn: Sequence[Boxes] = ()
         self._drawn_as: tuple[int, LayerState, int] | None = None
@@ -68,12 +69,16 @@ class Layer:
         if key != self._drawn_as:
             self._drawn_as = key
             bars = self._bars_seen()
-            if self.state is LayerState.ABORTED:
-                node = [layout.cage(self.place, self.kind, self.cost)]
-            else:
-                node = [layout.node_box(self.place, self.kind, self.cost)] if with_node else []
-            self._drawn = node if bars is None else [*node, bars]
+            node = self._node_box(with_node=with_node)
+            self._drawn = [part for part in (node, bars) if part is not None]
         return self._drawn
+
+    def _node_box(self, *, with_node: bool) -> Boxes | None:
+        if self.state is LayerState.ABORTED:
+            return layout.cage(self.place, self.kind, self.cost)
+        if with_node and self._node is None:
+            self._node = layout.node_box(self.place, self.kind, self.cost)
+        return self._node
 
     def _bars_seen(self) -> Boxes | None:
         count = len(self._seen)

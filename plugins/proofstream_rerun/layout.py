@@ -61,7 +61,9 @@ PLACEHOLDER = 0.08
 TRAIL_Y = -1.15
 LABEL_Y = -0.9
 MAX_GROUPS = 24
-"""Layers are drawn in so many entities at most."""
+"""Layers are drawn in so many entities at most: one for each layer up to here, and fewer if there are more."""
+GROUPS = 16
+"""Entities that more layers than that share."""
 MAX_LAYERS = 4096
 """Layers that are drawn at most."""
 
@@ -137,8 +139,8 @@ def _margin(columns: int) -> float:
 
 
 def group_size(layers: int) -> int:
-    """How many neighbouring layers share an entity, so that there are at most MAX_GROUPS."""
-    return max(1, math.ceil(layers / MAX_GROUPS))
+    """How many neighbouring layers share an entity."""
+    return 1 if layers <= MAX_GROUPS else math.ceil(layers / GROUPS)
 
 
 def label_step(layers: int) -> int:

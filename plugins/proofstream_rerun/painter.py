@@ -32,7 +32,7 @@ from proofstream import (
 from proofstream_rerun import texts
 from proofstream_rerun.easels import Easel, Easels, Job, Places, recording_id_of
 from proofstream_rerun.recordings import PropertyValue
-from proofstream_rerun.scene import Scene
+from proofstream_rerun.scene import NOTED, Scene
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""
@@ -239,7 +239,7 @@ class Painter:
         easel = self._easel_for(job)
         if easel is not None:
             easel.scene.note(envelope)
-        else:
+        elif type(envelope.event) in NOTED:
             self._hold(job, envelope)
 
     def _easel_for(self, job: Job) -> Easel | None:

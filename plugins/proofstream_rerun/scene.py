@@ -52,6 +52,22 @@ _ABORT = Look("cursor")
 _END_STATES = {LayerProofKind.Skipped: LayerState.SKIPPED, LayerProofKind.Deferred: LayerState.DEFERRED}
 
 
+NOTED: frozenset[type[ProofEvent]] = frozenset(
+    {
+        SumcheckRound,
+        Log,
+        EventsLost,
+        CircuitCompiled,
+        LayerActivation,
+        AttentionHeatmap,
+        GpuStatus,
+        StateProgramCost,
+        StateBytesMoved,
+    }
+)
+"""Events that a scene takes by `note`; there is nothing to draw of others."""
+
+
 class Scene:
     """One recording: a proof, or what a session says outside of any.
 

@@ -32,7 +32,7 @@ LEGEND = (
 )
 _MARKUP = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>()#+-.!|~"})
 _NS_PER_MS = 1e6
-_POWERS = ("", "x", "x²", "x³")
+_POWERS = ("", " x", " x²", " x³")
 
 
 def safe_text(text: str, limit: int = MAX_TEXT) -> str:
@@ -211,17 +211,17 @@ def _standing(proof: Proof | None) -> str:
 
 def round_document(event: SumcheckRound) -> str:
     """A round's polynomial, so that a person can check it."""
-    lines = [f"**Layer {event.layer_idx}, round {event.round + 1} of {event.total_rounds}**", ""]
+    title = f"**Layer {event.layer_idx}, round {event.round + 1} of {event.total_rounds}**\n\n"
     polynomial = [limbs(coefficient) for coefficient in coefficients(event)]
     if not polynomial:
-        return "\n".join([*lines, "The producer gave no polynomial."])
+        return title + "The producer gave no polynomial."
     total = sum_over_bits(polynomial)
-    powers = enumerate(_POWERS[: len(polynomial)])
-    rows = [(f"c{place} {power}", written(polynomial[place])) for place, power in powers]
-    rows.append(("**p(0) + p(1)**", f"**{written(total)}**"))
-    claim = number(event.claim_value_approx)
-    share = f"First limb of p(0) + p(1) over p: {total[0] / M31_PRIME:.6f} (derived); claim as reported: {claim}."
-    return "\n".join([*lines, table(("", "element of QM31"), rows), "", share])
+    rows = "".join(f"| c{place}{_POWERS[place]} | {written(value)} |\n" for place, value in enumerate(polynomial))
+    return (
+        f"{title}| | element of QM31 |\n|---|---|\n{rows}| **p(0) + p(1)** | **{written(total)}** |\n\n"
+        f"First limb of p(0) + p(1) over p: {total[0] / M31_PRIME:.6f} (derived); "
+        f"claim as reported: {number(event.claim_value_approx)}."
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

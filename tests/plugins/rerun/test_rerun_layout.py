@@ -99,7 +99,7 @@ def test_the_trail_runs_below_all_layers_that_are_done_and_no_others(layers: int
 def test_neighbours_share_an_entity_if_there_are_many(layers: int) -> None:
     size = layout.group_size(layers)
     assert -(-layers // size) <= layout.MAX_GROUPS
-    assert size == 1 or layers > layout.MAX_GROUPS
+    assert (size == 1) == (layers <= layout.MAX_GROUPS)
 
 
 def test_an_edge_begins_and_ends_at_its_nodes() -> None:

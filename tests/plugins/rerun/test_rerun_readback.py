@@ -119,7 +119,7 @@ def smol(wire_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[lis
 def test_every_row_has_three_timelines(smol: tuple[list[Envelope], File]) -> None:
     _, file = smol
     drawn = {path: entity for path, entity in file.entities.items() if entity.rows}
-    assert len(drawn) > 50
+    assert len(drawn) > 40
     assert all(entity.timelines == TIMELINES for entity in drawn.values())
     for entity in drawn.values():
         assert entity.times("prover_time") == sorted(entity.times("prover_time"))
