@@ -74,9 +74,13 @@ class Declarations:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a job: the circuit compiled last, and what its model is called."""
+    """What is known of a job: the circuit compiled last, what its programs cost, and what its model is called.
+
+    Runs are many, so the costs are kept here and not looked up for each.
+    """
 
     circuit: CircuitCompiled | None = None
+    costs: Costs | None = None
     name: str = UNNAMED
 
 
@@ -137,15 +141,17 @@ class Follower:
             self._settled.discard(job)  # it waits in the timeline until something shows whose it is
             self._compiled(self._known(job), event)
         elif isinstance(event, ProofStart):
-            self._known(job).name = event.model_name or UNNAMED
+            known = self._known(job)
+            known.name = event.model_name or UNNAMED
+            known.costs = self._priced(known.circuit, known.name)
         derived = [each for change in self._timelines.feed(envelope) for each in self._change(change)]
         if isinstance(event, SessionClosed):
             self._forget(envelope.session_id)
         return derived
 
     def _compiled(self, known: _Known, event: CircuitCompiled) -> None:
-        known.circuit = event
         result = self._declarations.price(event, known.name)
+        known.circuit, known.costs = event, result if isinstance(result, Costs) else None
         if isinstance(result, StateError):
             self.broken_circuits += 1
             self._warn_once("broken states", f"the states of a circuit cannot be priced: {result}")
@@ -220,7 +226,7 @@ class Follower:
         for job in ((envelope.session_id, envelope.job_id), (envelope.session_id, None)):
             known = self._jobs.get(job)
             if known is not None and known.circuit is not None:
-                return self._priced(known.circuit, known.name)
+                return known.costs
         return None
 
     def _lose(self, what: str, message: str) -> None:

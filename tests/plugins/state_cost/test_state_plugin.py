@@ -343,6 +343,30 @@ def test_a_run_of_a_job_without_a_circuit_has_that_of_its_session() -> None:
     assert only.bytes == 800
 
 
+class CountedList(list[StateDeclaration]):
+    """States that count how often they are compared with others."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of every list
+
+
+def test_a_run_compares_no_circuits_however_many_states_they_have() -> None:
+    declared = CountedList(states())
+    follower = Follower(None, {}, logging.getLogger(__name__))
+
+    follower.feed(envelopes([started(), compiled(declared), *layer(), COMPLETE, started(), compiled(declared)]))
+    before = declared.compared
+    follower.feed(envelopes([compiled(states()), *[run()] * 100]))
+
+    assert follower.runs == 100
+    assert declared.compared - before <= 2
+
+
 def test_a_file_prices_runs_of_all_sessions() -> None:
     one = host(**QWEN)
     for session in ("a", "b"):
