@@ -112,6 +112,10 @@ class Painter:
         for job in list(self._held):
             self._draw_held(job)
         self._easels.end()
+        missing = {name: count for name, count in self.counters().items() if name.startswith("un") and count}
+        if missing:
+            told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in missing.items())
+            self._log.warning("rerun: not everything found room in the recordings: %s", told)
 
     def counters(self) -> Mapping[str, int]:
         """What was drawn, and what was not."""

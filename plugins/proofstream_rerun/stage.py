@@ -61,7 +61,7 @@ class Stage:
 
     def catch_up(self, *, at_end: bool) -> None:
         """Draw what has changed since it was last drawn."""
-        self.walk.catch_up()
+        self.walk.catch_up(at_end=at_end)
         self.circuit.catch_up(at_end=at_end)
 
     def _lay_out(self, layers: int) -> None:

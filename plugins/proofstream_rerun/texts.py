@@ -11,6 +11,7 @@ from proofstream import (
     EventsLost,
     Interval,
     LayerEnd,
+    LayerProofKind,
     LayerStart,
     PluginHealth,
     Proof,
@@ -31,6 +32,7 @@ LEGEND = (
     "layers. Claims are field elements and have no magnitude: a plot shows their first limb over 2³¹ - 1."
 )
 _MARKUP = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>()#+-.!|~"})
+_ENDINGS = {LayerProofKind.Skipped: "skipped", LayerProofKind.Deferred: "deferred"}
 _NS_PER_MS = 1e6
 _POWERS = ("", " x", " x²", " x³")
 
@@ -118,8 +120,9 @@ def layer_started(event: LayerStart) -> str:
 
 def layer_ended(layer: Interval, event: LayerEnd) -> str:
     """A layer ended by its own end event."""
+    how = _ENDINGS.get(event.kind) or f"proved by {event.kind.value}"
     return (
-        f"[{event.layer_idx}] {layer.layer_kind} proved by {event.kind.value} in {event.duration_ms} ms (reported), "
+        f"[{event.layer_idx}] {layer.layer_kind} {how} in {event.duration_ms} ms (reported), "
         f"{layer.rounds} rounds seen, claim≈{number(event.final_claim_value_approx)}"
     )
 

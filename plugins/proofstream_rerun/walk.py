@@ -23,6 +23,8 @@ MAX_DEVICES = 16
 
 _ROWS_PER_GROUP = 4
 """A group is drawn so often at least, beside once for each write."""
+_LARGE, _PATIENCE = 1024, 4
+"""A group of so many boxes is drawn only once for so many writes, as each row repeats them all."""
 _TRAIL_ROWS = 16
 """The same for the trail."""
 
@@ -55,6 +57,8 @@ class Walk:
         self._lanes = Lanes(canvas, self._groups)
         self._proved = np.zeros(grid.layers, np.bool_)
         self._stale_groups: dict[int, None] = {}
+        self._drawn: dict[int, tuple[int, int]] = {}
+        self._write = 0
         self._stale_trail = 0
         self._trail_step = max(1, grid.layers // _TRAIL_ROWS)
         self._rows_per_layer = max(1, _ROWS_PER_GROUP // self._groups.size)
@@ -121,10 +125,13 @@ class Walk:
             if shown is not None and device not in busy:
                 self._show_device(device, None)
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, at_end: bool) -> None:
         """Draw what has changed since it was last drawn."""
+        self._write += 1
         for group in list(self._stale_groups):
-            self._draw_group(group)
+            boxes, write = self._drawn.get(group, (0, 0))
+            if at_end or boxes < _LARGE or self._write >= write + _PATIENCE:
+                self._draw_group(group)
         if self._stale_trail:
             self._draw_trail()
         self._lanes.catch_up()
@@ -180,6 +187,7 @@ class Walk:
             if layer is not None:
                 parts += layer.boxes(with_node=not self._known)
         if parts:
+            self._drawn[group] = sum(len(part.colors) for part in parts), self._write
             self._canvas.add(self._path(group), BoxGroup(tuple(parts)), PLAIN)
 
     def _draw_trail(self) -> None:

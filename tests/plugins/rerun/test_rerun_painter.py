@@ -322,6 +322,23 @@ def test_many_layers_share_lanes(bench: Bench) -> None:
     assert bench.pages.states(recording, lanes[0]) == ["proving", "partly done"]
 
 
+def test_a_large_group_is_not_repeated_in_every_write(bench: Bench) -> None:
+    walk = [event for index in range(97, 92, -1) for event in whole_layer(index, rounds=210)]
+    rounds = [sumcheck_round(92, number, 210) for number in range(8)]
+    stream = envelopes([proof_start(100), *walk, layer_start(92), *rounds], close=False)
+    bench.draw(stream[:-8], close=False)
+    bench.write()
+    recording = bench.pages.named("tiny")
+    before = len(bench.pages.rows[recording]["gkr/layers/91-97"])
+    for envelope in stream[-8:]:
+        bench.draw([envelope], close=False)
+        bench.write()
+    drawn = bench.pages.values(recording, "gkr/layers/91-97", "centers")
+    assert len(drawn) - before == 2
+    bench.painter.close()
+    assert len(bench.pages.values(recording, "gkr/layers/91-97", "centers")[-1]) == 5 * 211 + 1 + 8
+
+
 def test_an_aborted_proof_is_marked_where_it_died(bench: Bench) -> None:
     pages = bench.draw(envelopes([proof_start(3), *whole_layer(2), layer_start(1), ProofAborted(reason="no *memory*")]))
     recording = pages.named("tiny")
@@ -556,9 +573,11 @@ def test_layers_that_nobody_announced_find_room(bench: Bench) -> None:
     assert rounds == [1] * 9
 
 
-def test_a_layer_that_there_is_no_room_for_is_counted(bench: Bench) -> None:
-    bench.draw(envelopes([proof_start(2), *whole_layer(2**60), *whole_layer(MAX_LAYERS)]))
+def test_a_layer_that_there_is_no_room_for_is_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        bench.draw(envelopes([proof_start(2), *whole_layer(2**60), *whole_layer(MAX_LAYERS)]))
     assert bench.painter.counters()["undrawn_marks"] == 2 * 5
+    assert "10 undrawn marks" in caplog.text
 
 
 def test_huge_announcements_are_bounded(bench: Bench) -> None:
