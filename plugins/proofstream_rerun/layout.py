@@ -235,7 +235,7 @@ def _box(place: tuple[float, float, float], kind: LayerKind, half: float, color:
 
 def above(kind: LayerKind, trace_cost: int) -> float:
     """How high a mark above a layer's node stands."""
-    return height_of(kind) + node_half_width(trace_cost) * NODE_FLATNESS + 0.7
+    return height_of(kind) + node_half_width(trace_cost) * NODE_FLATNESS + 1.0
 
 
 def label_place(grid: Grid, index: int) -> tuple[float, float, float]:

@@ -103,7 +103,9 @@ class Walk:
             self._stale_trail += 1
             if self._stale_trail >= self._trail_step:
                 self._draw_trail()
-        if state is LayerState.ABORTED or index % self._layers_per_row == 0:
+        # The walk goes down: a group's first layer is the last one of it to be proved.
+        is_last = index == self._groups.members(group).start
+        if state is LayerState.ABORTED or is_last or index % self._layers_per_row == 0:
             self._draw_group(group)
 
     def leave(self, index: int) -> None:

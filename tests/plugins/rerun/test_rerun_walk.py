@@ -1,0 +1,40 @@
+"""The walk's bars, whenever they are written."""
+
+from __future__ import annotations
+
+from proofstream import LayerKind, LayerStart
+from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.layout import Grid
+from proofstream_rerun.marks import BoxGroup
+from proofstream_rerun.palette import LayerState
+from proofstream_rerun.walk import Walk
+
+LAYERS = 211
+
+
+def test_a_group_is_drawn_whole_when_the_walk_leaves_it() -> None:
+    canvas = Canvas(0)
+    walk = Walk(canvas, Grid(LAYERS), known=True)
+    for index in reversed(range(LAYERS)):
+        walk.start(
+            LayerStart(
+                layer_idx=index,
+                kind=LayerKind.MatMul,
+                input_shape=(1, 1),
+                output_shape=(1, 1),
+                trace_cost=1,
+                claim_value_approx=None,
+                gpu_device=None,
+            )
+        )
+        walk.round(index, 0, 1)
+        walk.end(index, LayerState.PROVED)
+
+    groups = [track for path, track in canvas.tracks.items() if path.startswith("gkr/layers/")]
+    drawn = 0
+    for track in groups:
+        last = track.pending.marks[-1]
+        assert isinstance(last, BoxGroup)
+        drawn += sum(len(part.colors) for part in last.parts)
+    assert 1 < len(groups) < LAYERS
+    assert drawn == LAYERS
