@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ValidationError
@@ -20,26 +18,11 @@ from proofstream_state_cost.model import StateCircuit
 
 FileFormat: TypeAlias = Literal["toml", "json"]
 
-_FORMATS: Final[dict[str, FileFormat]] = {".toml": "toml", ".json": "json"}
-
-_MOST_BYTES: Final = 4 * 2**20
-"""A longer file is no circuit file."""
-
 _SHOWN: Final = 100
 """Characters of a key that a message repeats."""
 
-
-def load_circuit_file(path: str | os.PathLike[str]) -> StateCircuit:
-    """Read a circuit file; its name ends in `.toml` or `.json`.
-
-    Raises:
-        CircuitFileError: It cannot be read or does not describe a state circuit; one line says where and why.
-    """
-    path = Path(path)
-    file_format = _FORMATS.get(path.suffix.lower())
-    if file_format is None:
-        raise CircuitFileError(f"{path}: the name of a circuit file ends in .toml or .json")
-    return parse_circuit(_read(path), format=file_format, name=str(path))
+_BEYOND: Final = "a number is too long, or it is nested too deep"
+"""What Python's readers refuse beside mistakes of syntax; their own words are for programmers."""
 
 
 def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit:  # noqa: A002 - by its name only
@@ -67,19 +50,6 @@ def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit: 
     raise CircuitFileError(": ".join(part for part in (where, describe_place(path, tables), reason) if part))
 
 
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise CircuitFileError(f"{path}: it is longer than {_MOST_BYTES} bytes, and so no circuit file")
-        return content.decode()
-    except OSError as error:
-        raise CircuitFileError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CircuitFileError(f"{path}: byte {error.start} is not UTF-8") from error
-
-
 _TOML_PLACE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -92,7 +62,7 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
         reason = _TOML_PLACE.sub(lambda match: f" (column {match[2]})", str(error))
         raise CircuitFileError(f"{where}: no TOML: {reason}") from error
     except (ValueError, RecursionError) as error:
-        raise CircuitFileError(f"{name}: no TOML that can be read: {error}") from error
+        raise CircuitFileError(f"{name}: no TOML that can be read: {_BEYOND}") from error
 
 
 class _Refused(ValueError):
@@ -104,8 +74,10 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
         tables: Any = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise CircuitFileError(f"{name}:{error.lineno}: no JSON: {error.msg} (column {error.colno})") from error
-    except (ValueError, RecursionError) as error:
+    except _Refused as error:
         raise CircuitFileError(f"{name}: no JSON that can be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CircuitFileError(f"{name}: no JSON that can be read: {_BEYOND}") from error
     if not isinstance(tables, dict):
         raise CircuitFileError(f"{name}: a circuit file holds one JSON object")
     return cast("dict[str, Any]", tables)

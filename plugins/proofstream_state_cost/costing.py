@@ -43,17 +43,20 @@ class Costs:
 
     Attributes:
         circuit: The states.
-        name: What the circuit is called.
         convention: Under which convention the states are counted.
         formats: The dtypes of the keys that were given.
         programs: By name and in their order: the four around a verify, and those of snapshots that move anything.
     """
 
     circuit: StateCircuit
-    name: str
     convention: str
     formats: Mapping[str, Dtype]
     programs: dict[str, ProgramCost]
+
+    @property
+    def name(self) -> str:
+        """What the circuit is called."""
+        return self.circuit.name
 
     @property
     def totals(self) -> dict[str, int]:
@@ -66,16 +69,13 @@ class Costs:
         return self.programs["slot_zero"].bytes
 
 
-def cost_programs(
-    circuit: StateCircuit, formats: Mapping[str, Dtype], *, convention: str, name: str | None = None
-) -> Costs:
+def cost_programs(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convention: str) -> Costs:
     """Size every program of a circuit.
 
     Args:
         circuit: Whose states.
         formats: The dtype of each format key; only those of states that programs move are needed.
         convention: How these states are counted.
-        name: What the circuit is called; by default what it calls itself.
 
     Raises:
         MissingFormat: There is no dtype for a key; it names the first such state.
@@ -83,13 +83,7 @@ def cost_programs(
     """
     priced = [each for each in price(circuit, formats) if each.nodes or each.program in VERIFY_PROGRAMS]
     programs = {each.program.value: ProgramCost(priced=each, groups=_groups(circuit, each)) for each in priced}
-    return Costs(
-        circuit=circuit,
-        name=circuit.name if name is None else name,
-        convention=convention,
-        formats=formats,
-        programs=programs,
-    )
+    return Costs(circuit=circuit, convention=convention, formats=formats, programs=programs)
 
 
 def unread_keys(circuit: StateCircuit, formats: Mapping[str, Dtype]) -> list[str]:

@@ -1,4 +1,4 @@
-"""State circuits on the bus: what `CircuitCompiled` says of a model's states, read and written."""
+"""State circuits on the bus: what `CircuitCompiled` says of a model's states."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def circuit_from_declarations(name: str, declarations: Sequence[StateDeclaration
         BadState: A declaration contradicts itself or another one; it names the state.
     """
     return StateCircuit(name=name, states=tuple(_state(declaration) for declaration in declarations))
-
-
-def declarations_of(circuit: StateCircuit) -> list[StateDeclaration]:
-    """A circuit as events carry it: reading it again gives the same states, but for how their shapes are written."""
-    return [_declaration(state) for state in circuit.states]
 
 
 def _state(declaration: StateDeclaration) -> State:
@@ -70,19 +65,3 @@ def _layer(declaration: StateDeclaration, in_id: str | None) -> int | None:
 
 def _given(word: str | msgspec.UnsetType) -> str | None:
     return None if isinstance(word, msgspec.UnsetType) else word
-
-
-def _declaration(state: State) -> StateDeclaration:
-    return StateDeclaration(
-        id=state.id,
-        kind=state.kind.value,
-        section=state.section.value,
-        format=str(state.format),
-        elements=state.elements,
-        local=state.local,
-        block=state.block or msgspec.UNSET,
-        layer=msgspec.UNSET if state.layer is None else state.layer,
-        verify=msgspec.UNSET if state.verify is None else state.verify.value,
-        lifetime=state.lifetime.value,
-        of=msgspec.UNSET if state.of is None else state.of,
-    )

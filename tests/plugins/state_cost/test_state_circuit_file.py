@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from proofstream_state_cost.circuit_file import load_circuit_file, parse_circuit
+from proofstream_state_cost.circuit_file import parse_circuit
 from proofstream_state_cost.circuit_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.errors import CircuitFileError
 from proofstream_state_cost.model import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
@@ -112,7 +112,7 @@ def test_notes_and_blocks_that_stand_nowhere_are_told_with_the_number() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
-    circuit = load_circuit_file(path)
+    circuit = parse(path.read_text("utf-8"))
     [model] = [model for name, model in MODELS.items() if name.split(" (")[0] == circuit.name]
     assert circuit.recurrent_layer_ids == tuple(model["recurrent_layer_ids"])
     for word in ("f32", "f16", "bf16"):
@@ -126,7 +126,7 @@ def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
 def test_an_example_has_snapshots() -> None:
     assert [path.name for path in EXAMPLES] == ["nemotron-3-nano-30b-a3b.toml", "qwen3.8-27b.toml"]
     formats = {"ssm_h_storage": Dtype.F16}
-    sizes = {p.program: p.bytes for p in price(load_circuit_file(EXAMPLES[1]), formats)}
+    sizes = {p.program: p.bytes for p in price(parse(EXAMPLES[1].read_text("utf-8")), formats)}
     assert sizes[Program.PREFIX_SAVE] > sizes[Program.RING_SAVE] == sizes[Program.SLOT_ZERO] > 0
 
 
@@ -196,29 +196,5 @@ def test_lines_are_those_of_an_editor_with_any_line_ends() -> None:
     assert refusal(text).startswith(f"small:{line_of(text, 'kernel = -4')}: ")
 
 
-def test_a_file_is_read_by_its_suffix(tmp_path: Path) -> None:
-    toml, as_json = tmp_path / "a.TOML", tmp_path / "a.json"
-    toml.write_text(SMALL, encoding="utf-8")
-    as_json.write_text(json.dumps(tomllib.loads(SMALL)), encoding="utf-8")
-    assert load_circuit_file(toml) == load_circuit_file(str(as_json)) == parse(SMALL)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    def said(path: Path) -> str:
-        with pytest.raises(CircuitFileError) as caught:
-            load_circuit_file(path)
-        return str(caught.value)
-
-    assert said(tmp_path / "none.toml") == f"{tmp_path}/none.toml: No such file or directory"
-    (tmp_path / "folder.toml").mkdir()
-    assert said(tmp_path / "folder.toml") == f"{tmp_path}/folder.toml: Is a directory"
-    assert said(tmp_path / "a.yaml") == f"{tmp_path}/a.yaml: the name of a circuit file ends in .toml or .json"
-    (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
-    assert said(tmp_path / "latin.toml") == f"{tmp_path}/latin.toml: byte 8 is not UTF-8"
-    (tmp_path / "long.toml").write_bytes(b"#" * (4 * 2**20 + 1))
-    assert (
-        said(tmp_path / "long.toml") == f"{tmp_path}/long.toml: it is longer than 4194304 bytes, and so no circuit file"
-    )
-    (tmp_path / "bad.toml").write_text(SMALL.replace("kernel = 4", "kernel = -4"), encoding="utf-8")
-    line = line_of(SMALL, "kernel = 4")
-    assert said(tmp_path / "bad.toml") == f"{tmp_path}/bad.toml:{line}: dims, kernel: it is not between 0 and 2^64 - 1"
+def test_json_has_the_same_tables() -> None:
+    assert parse_circuit(json.dumps(tomllib.loads(SMALL)), format="json", name="small") == parse(SMALL)

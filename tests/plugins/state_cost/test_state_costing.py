@@ -64,8 +64,8 @@ def test_the_four_programs_are_there_also_without_states() -> None:
 
 
 def test_names_and_formats() -> None:
-    made = cost_programs(circuit(3, key="h"), {"h": Dtype.F16, "kv": Dtype.F32}, convention="x", name="other")
-    assert (made.name, made.convention, made.live_bytes) == ("other", "x", 12)
+    made = cost_programs(circuit(3, key="h"), {"h": Dtype.F16, "kv": Dtype.F32}, convention="x")
+    assert (made.name, made.convention, made.live_bytes) == (made.circuit.name, "x", 12)
     assert unread_keys(made.circuit, made.formats) == ["kv"]
     with pytest.raises(MissingFormat):
         cost_programs(circuit(3, key="h"), {}, convention="x")

@@ -1,4 +1,4 @@
-"""States as `CircuitCompiled` declares them, read and written."""
+"""States as `CircuitCompiled` declares them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proofstream import Catalog, CircuitCompiled, LineDecoder, StateDeclaration, encode_event
-from proofstream_state_cost.circuit_file import load_circuit_file
-from proofstream_state_cost.declarations import circuit_from_declarations, declarations_of
+from proofstream_state_cost.circuit_file import parse_circuit
+from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.errors import BadState
 from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
 
@@ -107,11 +108,22 @@ def test_a_snapshot_is_tied_to_its_state_by_the_whole_id() -> None:
     assert circuit.states[0].dtype({"h": Dtype.FP8}) is Dtype.FP8
 
 
+def declaration_of(state: State) -> StateDeclaration:
+    """As a producer would write it, with all that can be said."""
+    return StateDeclaration(
+        id=state.id, local=state.local, block=state.block, kind=state.kind.value, section=state.section.value,
+        format=str(state.format), elements=state.elements, lifetime=state.lifetime.value,
+        layer=msgspec.UNSET if state.layer is None else state.layer,
+        verify=msgspec.UNSET if state.verify is None else state.verify.value,
+        of=msgspec.UNSET if state.of is None else state.of,
+    )  # fmt: skip
+
+
 def test_a_circuit_survives_the_wire() -> None:
-    circuit = load_circuit_file(DATA / "qwen3.8-27b.toml")
+    circuit = parse_circuit((DATA / "qwen3.8-27b.toml").read_text("utf-8"), format="toml", name="qwen")
     event = CircuitCompiled(
         total_layers=0, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0,
-        states=declarations_of(circuit),
+        states=list(map(declaration_of, circuit.states)),
     )  # fmt: skip
     decoded = LineDecoder(Catalog()).decode(encode_event(event))
     assert isinstance(decoded.event, CircuitCompiled)

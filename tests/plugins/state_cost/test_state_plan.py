@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.circuit_file import load_circuit_file
+from proofstream_state_cost.circuit_file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.errors import BadInputs, MissingFormat, Overflow
 from proofstream_state_cost.model import Dtype, StateCircuit
@@ -57,7 +57,7 @@ def by_group(circuit: StateCircuit, plan: Plan) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def qwen() -> StateCircuit:
-    return load_circuit_file(DATA / "qwen3.8-27b.toml")
+    return parse_circuit((DATA / "qwen3.8-27b.toml").read_text("utf-8"), format="toml", name="qwen")
 
 
 def test_the_circuit_file_declares_what_the_published_plan_was_made_of(qwen: StateCircuit) -> None:

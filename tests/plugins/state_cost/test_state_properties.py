@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proofstream import StateDeclaration
 from proofstream_state_cost.circuit_file import parse_circuit
-from proofstream_state_cost.declarations import circuit_from_declarations, declarations_of
+from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.errors import Overflow
 from proofstream_state_cost.model import Dtype, StateCircuit
 from proofstream_state_cost.plan import Cache, PlanInputs, Verify, make_plan
@@ -120,11 +120,6 @@ def test_the_order_of_the_states_changes_no_total(
     )  # fmt: skip
     assert make_plan(first, inputs).bytes == make_plan(second, inputs).bytes
     assert first.recurrent_layers == second.recurrent_layers
-
-
-@given(CIRCUITS)
-def test_what_is_written_for_the_bus_is_read_back(circuit: StateCircuit) -> None:
-    assert circuit_from_declarations(circuit.name, declarations_of(circuit)) == circuit
 
 
 @given(declarations(elements=st.integers(0, U64_MAX)), FORMATS)
