@@ -99,9 +99,15 @@ def _inputs(settings: Settings, formats: Mapping[str, Dtype]) -> PlanInputs:
 
 
 def _notes(counted: Counted, settings: Settings) -> Iterator[str]:
+    if settings.kv_blocks is not None and not any(map(_is_kv, counted.circuit.states)):
+        yield "kv_blocks counts nothing: none of these states is a side of a KV cache"
     if settings.kv_blocks is not None and any(map(_is_draft_kv, counted.circuit.states)):
         yield "the drafting head's KV cache is taken to have as many blocks as the model's, of the same size"
 
 
+def _is_kv(state: State) -> bool:
+    return state.kind is StateKind.PAGED_KV
+
+
 def _is_draft_kv(state: State) -> bool:
-    return state.kind is StateKind.PAGED_KV and state.section is Section.DRAFT
+    return _is_kv(state) and state.section is Section.DRAFT

@@ -15,7 +15,6 @@ H_STORAGE: Final = "ssm_h_storage"
 """The format key of Metrale's temporal states."""
 
 CUSTOM: Final = "custom"
-MAX_SPECULATIVE_TOKENS: Final = 2**16
 
 _KDA: Final = frozenset({"kimi_linear", "glm5_next", "bailing_hybrid"})
 _DECLARED_BY_METRALE: Final = frozenset({"nemotron_h", "qwen3_5", "glm5_next"})
@@ -241,13 +240,20 @@ def choose(
     columns = None if conv_columns is None else _columns(conv_columns).value
     parts = {"conv-columns": columns, "conv-dtype": conv_dtype, "h-dtype": h_dtype}
     given = {part: value for part, value in parts.items() if value is not None}
+    if speculative_tokens and name != VLLM.name:
+        raise ConventionError(
+            "columns for speculative tokens are kept by vLLM only", hint=f"name it: the convention {VLLM.name}"
+        )
     convention = _base(name, parts)
     for part, value in given.items():
         convention = _REPLACE[part](convention, value)
     if given and name is not None:
         label = ",".join(f"{part}={value}" for part, value in given.items())
         convention = replace(convention, name=f"{name}+{label}")
-    return convention if not speculative_tokens else _with_speculation(convention, name, speculative_tokens)
+    if speculative_tokens:
+        name = f"{convention.name}+speculative-tokens={speculative_tokens}"
+        convention = replace(convention, name=name, extra_columns=speculative_tokens)
+    return convention
 
 
 def _base(name: str | None, parts: Mapping[str, str | None]) -> Convention:
@@ -297,11 +303,3 @@ def _given(part: str, value: str) -> Rule:
     except BadState as error:
         raise ConventionError(f"{part}: {error}") from None
     return lambda _: stored
-
-
-def _with_speculation(convention: Convention, name: str | None, tokens: int) -> Convention:
-    if name != VLLM.name:
-        raise ConventionError("columns for speculative tokens are kept by vLLM only")
-    if not 0 < tokens <= MAX_SPECULATIVE_TOKENS:
-        raise ConventionError(f"{tokens} speculative tokens are not between 0 and {MAX_SPECULATIVE_TOKENS}")
-    return replace(convention, name=f"{convention.name}+speculative-tokens={tokens}", extra_columns=tokens)

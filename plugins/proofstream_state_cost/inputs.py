@@ -62,6 +62,8 @@ def read_input(path: str, settings: Settings) -> Input:
     path = _shown(path)
     form: FileFormat = "json" if text.lstrip().startswith("{") else "toml"
     document = _parse(text, form)
+    if document is None and path.lower().endswith(".json"):
+        form = "json"  # what is wrong with it as TOML is of no use to who calls it JSON
     if is_model_config(document):
         return _of_model(text, path, settings)
     # What cannot be parsed has errors that name the line.
@@ -139,7 +141,8 @@ def _read(path: str) -> str:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{shown}: {error.strerror or error}") from None
+        hint = "standard input is /dev/stdin" if path == "-" else None
+        raise UsageError(f"{shown}: {error.strerror or error}", hint=hint) from None
     except ValueError as error:  # a path with a NUL in it
         raise UsageError(f"{shown}: {error}") from None
     if len(content) > MAX_BYTES:
@@ -152,7 +155,7 @@ def _read(path: str) -> str:
 
 def _shown(path: str) -> str:
     """A path for messages, which are of one line."""
-    return path if path.isprintable() else ascii(path)
+    return path if path and path.isprintable() else ascii(path)
 
 
 def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:
@@ -167,5 +170,5 @@ def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:
 def _refuse_convention(path: str, settings: Settings) -> None:
     given = [key for key in (*_CONVENTION_KEYS, "snapshots") if getattr(settings, key) not in (None, False)]
     if given:
-        flag = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"{flag} is for a model's config.json; {path} is a state circuit, which declares its states")
+        option = f"{given[0]} (--{given[0].replace('_', '-')})"
+        raise UsageError(f"{option} is for a model's config.json; {path} is a state circuit, which declares its states")

@@ -317,17 +317,20 @@ MISTAKES: dict[str, tuple[Setup, tuple[str, ...], str]] = {
     "no TOML": (_file("name =\n"), (), "f:1: no TOML"),
     "no JSON": (_file('{"name": }'), (), "f:1: no JSON"),
     "no object": (_file('{"a": [1, 2}'), (), "f:1: no JSON"),
-    "deep JSON": (_file('{"a":' + "[" * 100_000), (), "f: no JSON that can be read"),
+    "deep JSON": (_file('{"a":' + "[" * 100_000), (), "f: no JSON that can be read: a number is too long, or it is"),
+    "a long number": (_file("a = " + "9" * 5000), (), "f: no TOML that can be read: a number is too long, or it is"),
     "a key is missing": (_config(num_hidden_layers=2), (), "conv_kernel is missing"),
     "no such model": (_file('{"model_type": "gpt2"}'), (), '"gpt2" is not known'),
     "json of all conventions": (MAMBA, ("--json",), "--json needs --convention"),
     "no such convention": (MAMBA, ("--convention", "tgi"), "there is no convention 'tgi'"),
     "no such columns": (MAMBA, ("--convention", "vllm", "--conv-columns", "5"), "conv-columns is '5'"),
     "no such conv dtype": (MAMBA, ("--convention", "vllm", "--conv-dtype", "f64"), "conv-dtype: format 'f64'"),
+    "too many columns": (MAMBA, ("--convention", "vllm", "--speculative-tokens", "65537"), "speculative_tokens: input"),
+    "columns without a name": (MAMBA, ("--speculative-tokens", "2"), "speculative tokens are kept by vLLM only"),
     "parts without a name": (MAMBA, ("--conv-dtype", "f32"), "a convention needs a name, or all of its parts"),
-    "a convention for a circuit": (_file(TINY), ("--convention", "vllm"), "--convention is for a model's config.json"),
-    "columns for a circuit": (_file(TINY), ("--conv-columns", "K"), "--conv-columns is for a model's config.json"),
-    "snapshots for a circuit": (_file(TINY), ("--snapshots",), "--snapshots is for a model's config.json"),
+    "a convention for a circuit": (_file(TINY), ("--convention", "vllm"), "convention (--convention) is for a model's"),
+    "columns for a circuit": (_file(TINY), ("--conv-columns", "K"), "conv_columns (--conv-columns) is for a model's"),
+    "snapshots for a circuit": (_file(TINY), ("--snapshots",), "snapshots (--snapshots) is for a model's config.json"),
     "no dtype": (_file(TINY), (), "state l0.mix.h: no dtype is given for its format {h}"),
     "no such dtype": (_file(TINY), ("--format", "h=f64"), "state-cost.formats.h: input should be 'f32', 'f16'"),
     "no key": (_file(TINY), ("--format", "=f32"), "'=f32' is not of the form KEY=DTYPE"),
@@ -373,6 +376,41 @@ def test_a_mistake_is_one_line_and_status_2(mistake: str, command: Callable[...,
     assert all(hint.startswith("proofstream: hint: ") for hint in hints)
     assert len(hints) <= 1
     assert len(said) < 400
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '// a comment\n{"model_type": "mamba"}'])
+def test_what_is_called_json_and_is_none_is_told_as_json(
+    text: str, command: Callable[..., Finished], tmp_path: Path
+) -> None:
+    (tmp_path / "c.json").write_text(text)
+    ran = command("c.json")
+    assert ran.status == 2
+    assert "JSON" in ran.err
+    assert "TOML" not in ran.err
+
+
+def test_toml_may_be_called_json(command: Callable[..., Finished], tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(TINY)
+    assert command("c.json", "--format", "h=f32").status == 0
+
+
+def test_no_path_and_a_dash(command: Callable[..., Finished]) -> None:
+    assert command("").err == "proofstream: error: '': Is a directory\n"
+    said, hint = command("-").err.splitlines()
+    assert said == "proofstream: error: -: No such file or directory"
+    assert hint == "proofstream: hint: standard input is /dev/stdin"
+
+
+def test_blocks_of_a_cache_that_is_not_there_are_no_silent_zero(
+    command: Callable[..., Finished], tmp_path: Path
+) -> None:
+    MAMBA(tmp_path)
+    words = ("f", "--kv-blocks", "10", "--kv-block-size", "16")
+    note = "kv_blocks counts nothing: none of these states is a side of a KV cache"
+    assert f"note  {note}\n" in command(*words).out
+    assert note in json.loads(command(*words, "--convention", "vllm", "--json").out)["assumptions"]
+    (tmp_path / "f").write_text(TINY + '[[block.mix.state]]\nid="k"\nkind="paged_kv"\nformat="f32"\nshape="2"')
+    assert "counts nothing" not in command(*words, "--format", "h=f32").out
 
 
 def test_a_path_that_would_steer_the_terminal_is_escaped(command: Callable[..., Finished], tmp_path: Path) -> None:
