@@ -73,14 +73,14 @@ class Track:
         keep: Rows kept for the snapshot, at least one.
     """
 
-    __slots__ = ("_keep", "is_new", "kept", "look", "path", "pending")
+    __slots__ = ("_keep", "has_look", "kept", "look", "path", "pending")
 
     def __init__(self, path: str, look: Look, keep: int) -> None:
         self.path = path
         self.look = look
         self.pending = Rows()
         self.kept = Rows()
-        self.is_new = True
+        self.has_look = False
         self._keep = keep
 
     def take(self) -> Rows:
@@ -91,7 +91,6 @@ class Track:
         kept.moments.extend(taken.moments)
         del kept.marks[: -self._keep]
         kept.moments.cut(self._keep)
-        self.is_new = False
         return taken
 
 
@@ -104,12 +103,14 @@ class Canvas:
     Attributes:
         tracks: What changes in time, by path.
         statics: What holds at any time, by path and kind of mark.
+        waiting: How many rows wait to be written.
         undrawn: How many marks found no room.
     """
 
     def __init__(self, started_ns: int) -> None:
         self.tracks: dict[str, Track] = {}
         self.statics: dict[tuple[str, type[Mark]], Mark] = {}
+        self.waiting: int = 0
         self.undrawn: int = 0
         self._started_ns = started_ns
         self._seq = 0
@@ -132,6 +133,7 @@ class Canvas:
                 self.undrawn += 1
                 return
             track = self.tracks[path] = Track(path, look, keep)
+        self.waiting += 1
         rows = track.pending
         rows.marks.append(mark)
         moments = rows.moments
@@ -149,6 +151,11 @@ class Canvas:
         self.statics[key] = mark
         self._changed_statics[key] = None
 
+    def take_rows(self) -> list[tuple[Track, Rows]]:
+        """The rows that wait, by track; the last of them are kept from now on."""
+        self.waiting = 0
+        return [(track, track.take()) for track in self.tracks.values() if track.pending]
+
     def take_statics(self) -> list[tuple[str, Mark]]:
         """What holds at any time and was set since this was last asked."""
         changed, self._changed_statics = self._changed_statics, {}
@@ -158,8 +165,3 @@ class Canvas:
     def static_paths(self) -> set[str]:
         """The entities that something holds for at any time."""
         return {path for path, _ in self.statics}
-
-    @property
-    def waiting(self) -> int:
-        """Rows that wait to be written."""
-        return sum(len(track.pending) for track in self.tracks.values())

@@ -203,8 +203,7 @@ def bars(place: tuple[float, float, float], total: int, rgb: tuple[int, int, int
     the last one. What a round claims is a field element, which has no magnitude. The kind's colour gets brighter from
     round to round.
     """
-    at_origin = _bars_at_origin(total, rgb)
-    return Boxes(at_origin.centers + np.array(place, np.float32), at_origin.half_sizes, at_origin.colors)
+    return _moved(_bars_at_origin(total, rgb), place)
 
 
 def node_boxes(grid: Grid, nodes: Iterable[tuple[int, LayerKind, int]]) -> Boxes:
@@ -219,18 +218,22 @@ def node_boxes(grid: Grid, nodes: Iterable[tuple[int, LayerKind, int]]) -> Boxes
 
 def node_box(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
     """The box of a layer, in its kind's colour and height."""
-    return _box(place, kind, node_half_width(trace_cost), packed(kind.color_rgb))
+    return _moved(_box_at_origin(kind, node_half_width(trace_cost), packed(kind.color_rgb)), place)
 
 
 def cage(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
     """A red box that hides the node of a layer that was aborted."""
-    return _box(place, kind, node_half_width(trace_cost) * 1.15, ABORTED)
+    return _moved(_box_at_origin(kind, node_half_width(trace_cost) * 1.15, ABORTED), place)
 
 
-def _box(place: tuple[float, float, float], kind: LayerKind, half: float, color: int) -> Boxes:
-    x, _, z = place
-    center = np.array([(x, height_of(kind), z)], np.float32)
+@lru_cache(maxsize=256)
+def _box_at_origin(kind: LayerKind, half: float, color: int) -> Boxes:
+    center = np.array([(0.0, height_of(kind), 0.0)], np.float32)
     return Boxes(center, np.array([(half, half * NODE_FLATNESS, half)], np.float32), np.array([color], np.uint32))
+
+
+def _moved(boxes: Boxes, place: tuple[float, float, float]) -> Boxes:
+    return Boxes(boxes.centers + np.array(place, np.float32), boxes.half_sizes, boxes.colors)
 
 
 def above(kind: LayerKind, trace_cost: int) -> float:

@@ -67,11 +67,11 @@ class PropertyWrite:
 def new_writes(canvas: Canvas) -> list[Write]:
     """What was drawn since the last time."""
     writes: list[Write] = [_static_write(path, mark) for path, mark in canvas.take_statics()]
-    for track in canvas.tracks.values():
-        if track.pending:
-            if track.is_new:
-                writes += _looks(track)
-            writes += _row_writes(track.path, track.take())
+    for track, rows in canvas.take_rows():
+        if not track.has_look:
+            track.has_look = True
+            writes += _looks(track)
+        writes += _row_writes(track.path, rows)
     return writes
 
 
