@@ -127,13 +127,33 @@ def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> Plan:
         BadInputs: There is a verify, and a recurrent state declares no rule for its intermediates.
         Overflow: A state's size or the sum is above 2^64 - 1; it names the state.
     """
-    terms = tuple(term for index, state in enumerate(circuit.states) for term in _terms(index, state, inputs))
+    verify = None if inputs.verify is None else _VerifyUnits.of(inputs.verify)
+    terms = tuple(term for index, state in enumerate(circuit.states) for term in _terms(index, state, inputs, verify))
     return Plan(terms=terms, bytes=total((f"the plan at state {term.state_id}", term.bytes) for term in terms))
 
 
-def _terms(index: int, state: State, inputs: PlanInputs) -> Iterator[Term]:
+@dataclass(frozen=True, slots=True)
+class _VerifyUnits:
+    """A verify's units, which are the same for all states: there may be many of both states and slots.
+
+    Attributes:
+        slots: The verify slots.
+        h_steps: The intermediates of an `h_steps` state over all slots; it may be above 2^64 - 1.
+        conv_steps: Those of a `conv_steps` state in each slot.
+    """
+
+    slots: int
+    h_steps: int
+    conv_steps: int
+
+    @classmethod
+    def of(cls, verify: Verify) -> _VerifyUnits:
+        return cls(len(verify.h_steps), sum(verify.h_steps), verify.conv_steps)
+
+
+def _terms(index: int, state: State, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[Term]:
     unit_bytes = state.unit_bytes(inputs.formats)
-    for holding, units in _holdings(state, inputs):
+    for holding, units in _holdings(state, inputs, verify):
         yield Term(
             state=index,
             state_id=state.id,
@@ -144,26 +164,26 @@ def _terms(index: int, state: State, inputs: PlanInputs) -> Iterator[Term]:
         )
 
 
-def _holdings(state: State, inputs: PlanInputs) -> Iterator[tuple[Holding, int]]:
+def _holdings(state: State, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[tuple[Holding, int]]:
     """The reasons for which a state is held, and the units for each."""
     if state.kind is StateKind.RECURRENT:
         yield Holding.LIVE, inputs.slots
-        if inputs.verify is not None:
-            yield Holding.STEPS, _steps(state, inputs.verify)
-            yield Holding.CHECKPOINT, len(inputs.verify.h_steps)
+        if verify is not None:
+            yield Holding.STEPS, _steps(state, verify)
+            yield Holding.CHECKPOINT, verify.slots
     elif state.kind is StateKind.PAGED_KV:
         cache = inputs.kv if state.section is Section.MAIN else inputs.draft_kv
         if cache is not None:
             yield Holding.BLOCKS, product(cache.blocks, cache.block_size, subject=f"state {state.id}")
 
 
-def _steps(state: State, verify: Verify) -> int:
+def _steps(state: State, verify: _VerifyUnits) -> int:
     """Units that hold a verify's intermediates of a recurrent state."""
     subject = f"state {state.id}"
     match state.verify:
         case VerifyRule.H_STEPS:
-            return total((subject, steps) for steps in verify.h_steps)
+            return total([(subject, verify.h_steps)])
         case VerifyRule.CONV_STEPS:
-            return product(verify.conv_steps, len(verify.h_steps), subject=subject)
+            return product(verify.conv_steps, verify.slots, subject=subject)
         case None:
             raise BadInputs(f"state plan: recurrent {subject} declares no verify intermediates")

@@ -172,10 +172,11 @@ def _price(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
 
 
 def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program) -> Iterator[Node]:
-    caches = {state.of: index for index, state in enumerate(circuit.states) if state.kind is program.snapshot}
+    snapshot = program.snapshot
+    caches = {state.of: index for index, state in enumerate(circuit.states) if state.kind is snapshot}
     for index, state in enumerate(circuit.states):
         cache = caches.get(state.id)
-        if not is_moved(state) or (program.snapshot is not None and cache is None):
+        if not is_moved(state) or (snapshot is not None and cache is None):
             continue
         node_id = f"{program.value}.{state.id}"
         live = state.dtype(formats)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,7 +14,7 @@ from proofstream_state_cost.circuit_file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.errors import BadInputs, MissingFormat, Overflow
 from proofstream_state_cost.model import Dtype, StateCircuit
-from proofstream_state_cost.plan import Cache, Plan, PlanInputs, Verify, make_plan
+from proofstream_state_cost.plan import Cache, Holding, Plan, PlanInputs, Verify, make_plan
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
@@ -202,6 +203,26 @@ def test_whatever_64_bits_do_not_count_is_an_error_that_names_the_state(
     with pytest.raises(Overflow) as caught:
         make_plan(circuit_of(*states), inputs)
     assert caught.value.subject == subject
+
+
+class CountedSteps(tuple[int, ...]):
+    """Steps that count how often they are gone through."""
+
+    __slots__ = ()
+    walks: ClassVar[int] = 0
+
+    def __iter__(self) -> Iterator[int]:
+        CountedSteps.walks += 1
+        return super().__iter__()
+
+
+def test_many_states_do_not_add_up_many_slots_each() -> None:
+    states = [declared(f"l{layer}.m.h", 4, **H) for layer in range(50)]
+    steps = CountedSteps([3] * 100)
+    plan = make_plan(circuit_of(*states), PlanInputs(verify=Verify(h_steps=steps, conv_steps=4)))
+
+    assert {term.units for term in plan.terms if term.holding is Holding.STEPS} == {300}
+    assert CountedSteps.walks < 10
 
 
 def test_the_largest_plan_is_exact() -> None:
