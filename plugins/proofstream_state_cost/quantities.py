@@ -19,8 +19,11 @@ def product(first: int, *factors: int, subject: str) -> int:
     """Multiply from left to right.
 
     Raises:
-        Overflow: An intermediate result is above 2^64 - 1, also where a later factor is 0; it names `subject`.
+        Overflow: A factor or an intermediate result is above 2^64 - 1, also where a later factor is 0; it names
+            `subject`.
     """
+    if first > U64_MAX:
+        raise Overflow(subject, f"{first}")
     result = first
     for factor in factors:
         if result * factor > U64_MAX:

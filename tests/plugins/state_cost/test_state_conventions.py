@@ -285,6 +285,21 @@ def test_a_state_that_is_too_large_is_named() -> None:
         state_circuit(parse_model_config({**wide, "state_size": 1, "conv_kernel": 2}), PRESETS["metrale"])
 
 
+def test_channels_above_64_bits_are_refused_also_where_no_column_is_kept() -> None:
+    gdn = {
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 1,
+        "layer_types": ["linear_attention"],
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 2,
+        "linear_key_head_dim": 2**62,
+        "linear_value_head_dim": 1,
+        "linear_conv_kernel_dim": 1,
+    }
+    with pytest.raises(Overflow, match=r"^state l0\.gdn\.conv overflows: 18446744073709551618 is more than"):
+        state_circuit(parse_model_config(gdn), PRESETS["vllm"])
+
+
 def test_a_window_of_one_column_keeps_none_before_it() -> None:
     one = {"model_type": "mamba", "num_hidden_layers": 1, "intermediate_size": 8, "state_size": 2, "conv_kernel": 1}
     assert elements(parse_model_config(one), PRESETS["vllm"]) == {"h": 16, "conv": 0}
