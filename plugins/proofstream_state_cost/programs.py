@@ -172,8 +172,10 @@ def _price(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
 
 
 def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program) -> Iterator[Node]:
-    snapshot = program.snapshot
+    op, from_, to, snapshot = program.op, program.from_, program.to, program.snapshot
     caches = {state.of: index for index, state in enumerate(circuit.states) if state.kind is snapshot}
+    if snapshot is not None and not caches:
+        return
     for index, state in enumerate(circuit.states):
         cache = caches.get(state.id)
         if not is_moved(state) or (snapshot is not None and cache is None):
@@ -181,15 +183,8 @@ def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
         node_id = f"{program.value}.{state.id}"
         live = state.dtype(formats)
         size = live.size if cache is None else _element_size(program, live, circuit.states[cache].dtype(formats))
-        yield Node(
-            id=node_id,
-            state=index,
-            op=program.op,
-            from_=program.from_,
-            to=program.to,
-            bytes=product(state.elements, size, subject=f"node {node_id}"),
-            cache=cache,
-        )
+        written = product(state.elements, size, subject=f"node {node_id}")
+        yield Node(id=node_id, state=index, op=op, from_=from_, to=to, bytes=written, cache=cache)
 
 
 def _element_size(program: Program, live: Dtype, snapshot: Dtype) -> int:
