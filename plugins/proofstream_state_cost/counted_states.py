@@ -25,15 +25,12 @@ class _Part:
     verify: VerifyRule
 
 
-def state_circuit(
-    model: RecurrentModel, convention: Convention, *, name: str | None = None, snapshots: bool = False
-) -> StateCircuit:
-    """Declare a model's recurrent states, layer by layer, `h` before `conv`.
+def state_circuit(model: RecurrentModel, convention: Convention, *, snapshots: bool = False) -> StateCircuit:
+    """Declare a model's recurrent states, layer by layer, `h` before `conv`. The circuit is named after its type.
 
     Args:
         model: The model.
         convention: How they are stored.
-        name: The circuit's; else the model's type.
         snapshots: Whether each state also has a copy in a ring and one in a prefix cache, both in single precision, as
             Metrale keeps them.
 
@@ -47,16 +44,17 @@ def state_circuit(
     reason = convention.why_not(model)
     if reason is not None:
         raise ConventionError(reason)
-    name = name or model.model_type
     if model.mixer is None:
-        return StateCircuit(name=name, states=(), assumptions=model.assumptions)
+        return StateCircuit(name=model.model_type, states=(), assumptions=model.assumptions)
     parts = tuple(_parts(model, model.mixer, convention))
     states = tuple(
         state
         for layer in model.recurrent_layer_ids
         for state in _states(layer, model.mixer.block, parts, snapshots=snapshots)
     )
-    return StateCircuit(name=name, states=states, assumptions=(*model.assumptions, *convention.notes(model)))
+    return StateCircuit(
+        name=model.model_type, states=states, assumptions=(*model.assumptions, *convention.notes(model))
+    )
 
 
 def counts(model: RecurrentModel, convention: Convention) -> str:

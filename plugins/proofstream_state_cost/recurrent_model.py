@@ -57,11 +57,6 @@ class RecurrentModel:
     assumptions: tuple[str, ...] = ()
 
     @property
-    def num_hidden_layers(self) -> int:
-        """How many layers there are, recurrent or not."""
-        return self.layers.count
-
-    @property
     def recurrent_layer_ids(self) -> tuple[int, ...]:
         """Which layers keep recurrent state."""
         return self.layers.recurrent

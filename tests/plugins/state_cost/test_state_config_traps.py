@@ -266,7 +266,7 @@ def test_no_default_for_the_layers(base: dict[str, Any], key: str, because: str)
 
 def test_the_pattern_overrides_the_number_of_layers() -> None:
     model = read(_NEMOTRON, num_hidden_layers=52)
-    assert (model.num_hidden_layers, model.recurrent_layer_ids) == (5, (0, 2))
+    assert (model.layers.count, model.recurrent_layer_ids) == (5, (0, 2))
     assert "num_hidden_layers 52 is not used: hybrid_override_pattern has 5 layers, and decides" in model.assumptions
     assert read(_NEMOTRON, "num_hidden_layers").layers == model.layers
 
@@ -548,7 +548,7 @@ def test_original_files_without_a_layer_are_mamba1() -> None:
 
 def test_no_recurrent_layer_is_an_answer() -> None:
     model = read(_GRANITE, layer_types=["attention"] * 3)
-    assert (model.recurrent_layer_ids, model.mixer, model.num_hidden_layers) == ((), None, 3)
+    assert (model.recurrent_layer_ids, model.mixer, model.layers.count) == ((), None, 3)
     assert read(_GDN, full_attention_interval=1).recurrent_layer_ids == ()
     assert read(_BAMBA, attn_layer_indices=[0, 1, 2]).mixer is None
 

@@ -65,7 +65,7 @@ def test_there_are_thirty_models() -> None:
 @each_model
 def test_the_recurrent_layers_and_what_they_keep(model: dict[str, Any]) -> None:
     read = parse_model_config(document(model))
-    assert read.num_hidden_layers == model["num_hidden_layers"]
+    assert read.layers.count == model["num_hidden_layers"]
     assert list(read.recurrent_layer_ids) == model["recurrent_layer_ids"]
     assert len(read.recurrent_layer_ids) == model["recurrent_layers"]
     expected = model["per_layer"]
