@@ -212,7 +212,9 @@ class Follower:
     def _count(self, envelope: Envelope, run: StateProgramRun) -> None:
         costs = self._given or self._of_job(envelope)
         if costs is None:
-            self._lose("no circuit", "a state program ran, and no state circuit is known: its bytes are not counted")
+            self._lose(
+                "no circuit", "a state program ran, and nothing is there to price it by: its bytes are not counted"
+            )
         elif run.program not in costs.programs:
             known = ", ".join(costs.programs)
             self._lose("no program", f"a state program {run.program[:80]!r} ran, which is none of {known}")

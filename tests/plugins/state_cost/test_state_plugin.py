@@ -380,7 +380,7 @@ def test_a_run_of_no_known_circuit_is_lost_and_said_once(caplog: pytest.LogCaptu
     assert one.feed(envelopes([run(), run(), started(), run()])) == []
     assert one.health() == {"published_costs": 0, "priced_runs": 0, "lost_runs": 3}
     assert [r.getMessage() for r in caplog.records] == [
-        "a state program ran, and no state circuit is known: its bytes are not counted"
+        "a state program ran, and nothing is there to price it by: its bytes are not counted"
     ]
 
 
