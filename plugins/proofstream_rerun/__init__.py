@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,13 +49,14 @@ class RerunPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Open what was asked for; sit the run out if nothing was."""
-        from proofstream_rerun.connections import check_files
+        from proofstream_rerun.connections import check_files, check_switch
         from proofstream_rerun.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})
         connections = settings.parsed_connections()
         if not connections:
             return False
+        check_switch(os.environ)
         check_files(connections)  # importing the SDK takes a second
         from proofstream_rerun.outlets import Outlets
         from proofstream_rerun.painter import Painter

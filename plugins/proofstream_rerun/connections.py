@@ -9,7 +9,7 @@ import difflib
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +131,17 @@ def check_files(connections: Sequence[Connection]) -> None:
     for connection in connections:
         if isinstance(connection, File):
             _check_file(connection)
+
+
+def check_switch(environ: Mapping[str, str]) -> None:
+    """See that the environment does not keep Rerun from doing anything.
+
+    Raises:
+        ConfigError: It does.
+    """
+    value = environ.get("RERUN", "")
+    if value.lower() in {"0", "false", "off"}:
+        raise ConfigError(f"rerun: RERUN={value} in the environment switches Rerun off", hint="unset RERUN")
 
 
 def _check_file(file: File) -> None:

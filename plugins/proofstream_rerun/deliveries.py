@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import rerun as rr
 
 from proofstream_rerun.backlog import Chapter, Entry
-from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
+from proofstream_rerun.streams import Flushed, Sender, flush, open_stream
 
 _TICK_S = 0.1
 """How long single rows are gathered: somebody watches."""
@@ -47,7 +47,7 @@ class Delivery:
     def _open(self, chapter: Chapter) -> _Open:
         stream = open_stream(chapter.recording, rr.GrpcSink(self._url), tick_s=_TICK_S)
         opened = self._opened[chapter] = _Open(stream)
-        introduce(stream, chapter.recording)
+        self._sender.introduce(chapter.recording, stream)
         self._sender.send(chapter.opening, stream)
         return opened
 

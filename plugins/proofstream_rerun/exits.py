@@ -1,14 +1,17 @@
-"""What becomes of streams that cannot be closed, and of everything in a forked child."""
+"""What becomes of streams that are closed, of those that cannot be, and of everything in a forked child."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import threading
 import weakref
 from collections.abc import Iterable
 from typing import Protocol
 
 import rerun as rr
+from rerun_bindings import flush_and_cleanup_orphaned_recordings
 
 
 class Mortal(Protocol):
@@ -35,6 +38,22 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+_left_behind = threading.Event()
+
+
+def release() -> None:
+    """Give back what closed streams hold.
+
+    Rerun keeps every stream of the process, closed or not, with two threads and a megabyte, until it is asked to let go
+    of those that nobody refers to. It flushes all others then, which must not be done while one waits for its peer, and
+    takes the application's own recording from it, so an application that has one is left alone.
+    """
+    if _left_behind.is_set() or rr.get_global_data_recording() is not None:
+        return
+    with contextlib.suppress(RuntimeError):  # a stream is broken, and will be closed; there is a next time
+        flush_and_cleanup_orphaned_recordings()
+
+
 def abandon(streams: Iterable[rr.RecordingStream]) -> None:
     """Leave streams behind whose peer does not answer, so that the process can still exit.
 
@@ -42,6 +61,7 @@ def abandon(streams: Iterable[rr.RecordingStream]) -> None:
     interpreter. So it gets a reference that nothing gives back, not even when the interpreter clears its modules, and
     that flush is called off, which is for all streams of the process: there is none for one of them.
     """
+    _left_behind.set()
     for stream in streams:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
     rr.unregister_shutdown()

@@ -25,6 +25,7 @@ MAX_MAPS = 64
 MAX_MAP_BYTES = 2**20
 """Bytes of the attention of one layer, all heads together, at most."""
 MAX_SIDE = 64
+"""Queries and keys of one head that are drawn at most: the first ones."""
 
 STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
 
@@ -60,7 +61,9 @@ class Inference:
                 self.undrawn += 1
                 return
             heads = self._heads[event.layer_idx] = {}
-        scores = _square(event)
+        matrix = _matrix(event)
+        scores = matrix[:MAX_SIDE, :MAX_SIDE].copy()
+        self.undrawn += scores.size < matrix.size
         if sum(map_.nbytes for map_ in heads.values()) + scores.nbytes > MAX_MAP_BYTES:
             self.undrawn += 1
             return
@@ -123,20 +126,22 @@ def _signed_shares(samples: list[list[int]]) -> Floats:
     return shares
 
 
-def _square(event: AttentionHeatmap) -> Floats:
+def _matrix(event: AttentionHeatmap) -> Floats:
     """The scores as a matrix: as wide as the sequence was long if that fits the number of scores, else nearly square.
 
-    The last row of what does not fill a matrix ends in NaN.
+    The last row of what does not fill a matrix ends in NaN, which also stands for what 32 bits do not hold.
     """
-    scores = np.array([math.nan if s is None else s for s in event.scores[: MAX_SIDE * MAX_SIDE]], np.float32)
-    root = math.isqrt(len(scores))
-    if root * root == len(scores):
-        width = max(1, root)
-    elif event.seq_len and event.seq_len <= MAX_SIDE and len(scores) % event.seq_len == 0:
-        width = event.seq_len
-    else:
-        width = root + 1
+    scores = np.array(event.scores, np.float64)  # None becomes NaN
+    scores[np.abs(scores) > np.finfo(np.float32).max] = np.nan
+    width = _width(len(scores), event.seq_len)
     height = max(1, math.ceil(len(scores) / width))
     filled = np.full(height * width, np.nan, np.float32)
     filled[: len(scores)] = scores
     return filled.reshape(height, width)
+
+
+def _width(scores: int, seq_len: int) -> int:
+    root = math.isqrt(scores)
+    if root * root == scores:
+        return max(1, root)
+    return seq_len if seq_len and scores % seq_len == 0 else root + 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from proofstream import ConfigError
 from proofstream_rerun.backlog import Backlog
 from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
-from proofstream_rerun.exits import forget_in_children
+from proofstream_rerun.exits import forget_in_children, release
 from proofstream_rerun.outlets_file import FileOutlet
 from proofstream_rerun.outlets_peer import PeerOutlet, State
 from proofstream_rerun.recordings import Recording, Write
@@ -24,6 +24,8 @@ _SPAWN_S = 8.0
 _HOLD_S = 1.0
 _HOLD_EVERY_S = 0.01
 _SNAPSHOT_EVERY_S = 2.0
+_RELEASE_AFTER = 16
+"""Recordings that end until what their streams hold is given back."""
 
 
 class Outlets:
@@ -52,6 +54,7 @@ class Outlets:
         self._snapshot_wanted = False
         self._snapshot_at = 0.0
         self._lost_viewers = 0
+        self._ended = 0
         self._is_dead = False
         self._open_all(settings.parsed_connections())
         for peer in self._peers:
@@ -149,6 +152,7 @@ class Outlets:
         """End a recording: what was written is flushed, and nothing follows."""
         if self._is_dead or recording_id not in self._recordings:
             return
+        self._ended += 1
         recording = self._recordings.pop(recording_id)
         for file in self._files:
             file.end(recording_id)
@@ -158,12 +162,15 @@ class Outlets:
             self._backlog.end(recording_id)
 
     def tick(self) -> None:
-        """Look after places where nothing happened: flush, send snapshots again."""
+        """Look after all places: flush, send snapshots again, give back what is not needed any more."""
         if self._is_dead:
             return
         for file in self._files:
             file.tick()
         self._look_after_peers()
+        if self._ended >= _RELEASE_AFTER and all(peer.is_settled for peer in self._peers):
+            self._ended = 0
+            release()
 
     def _look_after_peers(self) -> None:
         self._send_snapshots()

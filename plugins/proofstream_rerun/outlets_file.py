@@ -15,7 +15,7 @@ import rerun as rr
 from proofstream_rerun.connections import File
 from proofstream_rerun.exits import abandon
 from proofstream_rerun.recordings import Recording, Write
-from proofstream_rerun.streams import Flushed, Sender, flush, introduce, open_stream
+from proofstream_rerun.streams import Flushed, Sender, flush, open_stream
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
@@ -76,7 +76,7 @@ class FileOutlet:
             self._log.error("rerun: there is no recording in %s: %s", path, error)
             return
         self._open[recording.recording_id] = _Open(path, stream, flushed_at=self._clock())
-        introduce(stream, recording)
+        self.sender.introduce(recording, stream)
         self.show(recording.recording_id, blueprint)
         self.write(recording.recording_id, opening)
 

@@ -117,6 +117,7 @@ class PeerOutlet:
         self._is_last_try = False
         self._leave_by: float | None = None
         self._busy_since: float | None = None
+        self._is_flushed = True
         self._slow_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"proofstream-rerun-{viewer.address}", daemon=True)
 
@@ -129,6 +130,13 @@ class PeerOutlet:
         """Whether a call of Rerun has not returned for long."""
         since = self._busy_since
         return since is not None and time.monotonic() - since > self._pace.stuck_s
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is on its way to the viewer, so that a flush would not wait for it."""
+        if self.state is State.THERE:
+            return self._is_flushed and self._position >= self._backlog.end_position
+        return self.state is State.AWAY
 
     def is_behind(self, max_bytes: int) -> bool:
         """Whether it is worth waiting for the viewer: it is awake, if slow, and more than `max_bytes` are left."""
@@ -263,6 +271,7 @@ class PeerOutlet:
         """Flush what was sent; if something is broken, the connection is lost."""
         with self._in_rerun():
             flushed, reason = self._delivery.flush(timeout_s)
+        self._is_flushed = flushed is Flushed.DONE
         if flushed is Flushed.BROKEN:
             self._lose(reason)
         self.was_reached = self.was_reached or (flushed is Flushed.DONE and self.sender.sent > 0)
@@ -281,6 +290,7 @@ class PeerOutlet:
         if page.skipped:
             self.skipped += page.skipped
             self._want_snapshot()
+        self._is_flushed = self._is_flushed and not page.entries
         with self._in_rerun():
             for entry in page.entries:
                 self._delivery.send(entry)

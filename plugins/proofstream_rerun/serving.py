@@ -8,6 +8,7 @@ import rerun as rr
 
 from proofstream import ConfigError
 from proofstream_rerun.connections import Viewer
+from proofstream_rerun.streams import open_layout
 
 LOOPBACK = "127.0.0.1"
 """Whoever can connect can read everything and write, too, so nobody else's machine is let in."""
@@ -36,7 +37,7 @@ class Server:
     def __init__(self, port: int | None, *, memory: str) -> None:
         self.viewer = Viewer(LOOPBACK, _usable_port(port))
         sink = rr.GrpcServerSink(LOOPBACK, self.viewer.port, server_memory_limit=memory)
-        self._stream: rr.RecordingStream | None = _silent_stream()
+        self._stream: rr.RecordingStream | None = open_layout("proofstream-server")
         self._stream.set_sinks(sink)
 
     def streams(self) -> list[rr.RecordingStream]:
@@ -69,13 +70,3 @@ def _usable_port(port: int | None) -> int:
             hint="name another one, or write serve alone",
         )
     return found
-
-
-def _silent_stream() -> rr.RecordingStream:
-    from rerun_bindings import new_blueprint
-
-    native = new_blueprint(
-        application_id="proofstream-server", make_default=False, make_thread_default=False, default_enabled=True
-    )
-    # The SDK makes streams of layouts in the same way, and has no public one.
-    return rr.RecordingStream._from_native(native)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

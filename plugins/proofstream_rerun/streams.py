@@ -9,12 +9,14 @@ from __future__ import annotations
 import enum
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import rerun as rr
+import rerun_bindings
 
-from proofstream_rerun.recordings import Recording, Write
+from proofstream_rerun.recordings import PropertyValue, Recording, Write
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
@@ -41,12 +43,37 @@ def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s
     return stream
 
 
-def introduce(stream: rr.RecordingStream, recording: Recording) -> None:
-    """Send what is known of a recording as a whole."""
+def open_layout(application_id: str) -> rr.RecordingStream:
+    """Open a stream for the layout of an application's views; it goes nowhere yet."""
+    native = rerun_bindings.new_blueprint(
+        application_id=application_id, make_default=False, make_thread_default=False, default_enabled=True
+    )
+    # The SDK makes streams of layouts in the same way, and has no public one.
+    return rr.RecordingStream._from_native(native)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def _show(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
+    """Send a layout as the SDK does, and close the stream that it is made by, which would be kept for ever."""
+    layout = open_layout(stream.get_application_id() or "")
+    layout.set_time("blueprint", sequence=0)
+    blueprint._log_to_stream(layout)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    storage = rerun_bindings.memory_recording(layout.to_native())
+    assert storage is not None
+    rerun_bindings.send_blueprint(storage, make_active=True, make_default=True, recording=stream.to_native())
+    layout.disconnect()
+
+
+def _introduce(recording: Recording, stream: rr.RecordingStream) -> None:
     stream.send_recording_name(recording.name)
     stream.send_recording_start_time_nanos(recording.started_ns)
     for name, values in recording.properties.items():
-        stream.send_property(name, rr.AnyValues(drop_untyped_nones=True, **values))
+        send_property(stream, name, values)
+
+
+def send_property(stream: rr.RecordingStream, name: str, values: Mapping[str, PropertyValue]) -> None:
+    """Send facts about a recording as a whole. Rerun holds each name to the type that it had first."""
+    typed = {key: np.uint64(value) if type(value) is int else value for key, value in values.items()}
+    stream.send_property(name, rr.AnyValues(drop_untyped_nones=True, **typed))
 
 
 class Flushed(enum.Enum):
@@ -88,6 +115,10 @@ class Sender:
         self.refused = 0
         self.problem: str | None = None
 
+    def introduce(self, recording: Recording, stream: rr.RecordingStream) -> None:
+        """Send what is known of a recording as a whole."""
+        self._try(functools.partial(_introduce, recording, stream))
+
     def send(self, writes: Sequence[Write], stream: rr.RecordingStream) -> None:
         """Send them in order. One that is not accepted does not hold up the others."""
         for write in writes:
@@ -95,7 +126,7 @@ class Sender:
 
     def show(self, blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
         """Send a layout, which becomes that of the application in the viewer."""
-        self._try(functools.partial(stream.send_blueprint, blueprint, make_active=True, make_default=True))
+        self._try(functools.partial(_show, blueprint, stream))
 
     def _try(self, call: Callable[[], None]) -> None:
         try:

@@ -14,6 +14,7 @@ from proofstream_rerun.canvas import Canvas, Rows, Track
 from proofstream_rerun.columns import ALONE, columns_of, times_of
 from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
 from proofstream_rerun.recordings import PropertyValue, Write
+from proofstream_rerun.streams import send_property
 
 _CALL_BYTES = 64
 _ROW_BYTES = 40
@@ -61,7 +62,7 @@ class PropertyWrite:
 
     def send(self, stream: rr.RecordingStream) -> None:
         """Put it on one stream."""
-        stream.send_property(self.name, rr.AnyValues(drop_untyped_nones=True, **self.values))
+        send_property(stream, self.name, self.values)
 
 
 def new_writes(canvas: Canvas) -> list[Write]:

@@ -11,6 +11,31 @@ from rerun.chunk import RrdReader
 
 from proofstream import ConfigError
 
+MANY = """
+import logging, sys
+from pathlib import Path
+import rerun.blueprint as rrb
+from proofstream_rerun.outlets import Outlets
+from proofstream_rerun.recordings import Recording
+from proofstream_rerun.settings import Settings
+
+def recording(name):
+    return Recording(application_id="many", recording_id=name, name=name, started_ns=1, blueprint=rrb.Blueprint,
+                     snapshot=lambda: [])
+
+folder = Path(sys.argv[1])
+outlets = Outlets(Settings(connections=[f"file:{folder / 'proof.rrd'}"]), live=True, log=logging.getLogger())
+threads = []
+for number in range(32):
+    outlets.begin(recording(str(number)))
+    outlets.end(str(number))
+    outlets.tick()
+    threads.append(len(list(Path("/proc/self/task").iterdir())))
+more = "no" if threads[31] <= threads[0] else threads[31] - threads[0]
+print(f"{len(list(folder.iterdir()))} files, {more} threads more")
+"""
+"""Thirty-two recordings one after the other, as in a service that runs for days."""
+
 
 def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
@@ -25,8 +50,8 @@ def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> No
     rows = kit.rows_of(path)
     assert (rows["first:values"], rows["first:others"], rows["first:about, static"]) == (100, 50, 1)
     assert [blueprint.kind for blueprint in RrdReader(path).blueprints()] == ["blueprint"]
-    # Twenty, the static data, the layout.
-    assert outlets.counters() == {"writes": 22, "reconnects": 0}
+    # Twenty, the static data, the layout, what the recording is.
+    assert outlets.counters() == {"writes": 23, "reconnects": 0}
 
 
 def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
@@ -157,6 +182,19 @@ def test_without_a_port_another_one_is_taken(kit: Any, caplog: pytest.LogCapture
 
     lines = [message for message in caplog.messages if "can be watched" in message]
     assert len(set(lines)) == 2
+
+
+def test_what_recordings_held_is_given_back_when_they_have_ended(kit: Any, tmp_path: Path) -> None:
+    done = kit.run_python(MANY, str(tmp_path))
+
+    assert done.stdout == "32 files, no threads more\n", done.stderr
+
+
+def test_an_application_keeps_its_own_recording(kit: Any, tmp_path: Path) -> None:
+    code = "import rerun as rr\nrr.init('theirs')\n" + MANY + "print(rr.get_application_id())\n"
+    done = kit.run_python(code, str(tmp_path))
+
+    assert done.stdout.splitlines()[-1] == "theirs", done.stderr
 
 
 def test_a_file_beside_viewers_is_complete(kit: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import subprocess
 import sys
 from collections import defaultdict
@@ -619,6 +620,22 @@ def test_attention_need_not_be_square(bench: Bench, scores: int, seq_len: int, s
     pages = bench.draw(envelopes([head, *whole_proof(3)]))
     (data,) = pages.values(pages.named("tiny"), "inference/attention/layer_002", "data")
     assert data[0]["shape"] == shape
+
+
+def test_of_a_long_sequence_the_first_queries_and_keys_are_drawn_as_they_belong_together(bench: Bench) -> None:
+    scores: list[float | None] = [float(place) for place in range(100 * 100)]
+    scores[3], scores[100] = 1e308, None
+    head = AttentionHeatmap(layer_idx=2, head_idx=0, num_heads=1, seq_len=100, scores=scores)
+    pages = bench.draw(envelopes([head, *whole_proof(3)]))
+
+    (data,) = pages.values(pages.named("tiny"), "inference/attention/layer_002", "data")
+    assert data[0]["shape"] == [1, 64, 64]
+    drawn = data[0]["buffer"]
+    assert drawn[:3] == [0.0, 1.0, 2.0]
+    assert math.isnan(drawn[3])
+    assert math.isnan(drawn[64])
+    assert drawn[64 + 1] == 101.0
+    assert bench.painter.counters()["undrawn_marks"] == 1
 
 
 # Writing

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rerun.chunk import RrdReader
 
 from proofstream import ConfigError, OptionKind, ProofAborted, ProofComplete, ProofStart, SumcheckRound
 from proofstream.testing import InlineHost, envelopes, read_stream
@@ -119,6 +120,30 @@ def test_what_cannot_be_done_is_said_before_anything_is_drawn(
         InlineHost(RerunPlugin(), {"connections": [connection]})
     assert str(raised.value) == problem
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("value", ["off", "OFF", "0", "false"])
+def test_an_environment_that_switches_rerun_off_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("RERUN", value)
+    with pytest.raises(ConfigError, match=f"RERUN={value} in the environment switches Rerun off"):
+        InlineHost(RerunPlugin(), {"connections": [f"file:{tmp_path / 'proof.rrd'}"]})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_of_layers_beyond_all_bounds_is_still_told(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    host = InlineHost(RerunPlugin(connections=f"file:{path}"), live=False)
+    start = ProofStart(num_layers=2**64 - 1, model_name="m", backend="cpu", input_shape=(1, 1), output_shape=(1, 1))
+    host.feed(envelopes([start]))
+    host.close()
+
+    columns: dict[str, Any] = {}
+    chunks: Any = RrdReader(path).stream()  # what is in them is pyarrow's, which ships no types
+    for chunk in chunks:
+        columns |= chunk.to_record_batch().to_pydict()
+    assert columns["layers"] == [[2**64 - 1]]
 
 
 def test_a_mistake_ends_the_command_with_one_line_and_a_hint(kit: Any, smol: Path) -> None:
