@@ -74,7 +74,8 @@ class CircuitView:
         nodes = {node.layer_idx: node for node in circuit.nodes if node.layer_idx < grid.layers}
         known = [(index, node.kind, node.trace_cost) for index, node in nodes.items()]
         self._kinds = {index: kind for index, kind, _ in known}
-        self._canvas.put("circuit/nodes", layout.node_boxes(grid, known))
+        boxes = layout.placed([(grid.at(index), layout.node_box(kind, cost)) for index, kind, cost in known])
+        self._canvas.put("circuit/nodes", boxes)
         for node in nodes.values():
             self._edges += [(start, node.layer_idx) for start in node.input_layers if start in nodes]
         del self._edges[MAX_EDGES:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,17 @@ from proofstream import SecureField, SumcheckRound
 from proofstream_rerun.arrow import TimeColumn, components, numbers, own_component, strips, text, vectors
 from proofstream_rerun.canvas import Moments
 from proofstream_rerun.field import M31_PRIME, coefficients
+from proofstream_rerun.layout import placed
 from proofstream_rerun.marks import (
     BarRow,
+    Boxes,
     BoxGroup,
     Cleared,
     Document,
     Line,
     Mark,
     Numbers,
+    Placed,
     Points,
     Sheet,
     State,
@@ -72,8 +75,14 @@ def columns_of(marks: Sequence[Mark]) -> Columns:
 
 
 def _boxes(marks: Sequence[BoxGroup]) -> Columns:
-    parts = list(chain.from_iterable(mark.parts for mark in marks))
-    lengths = [sum(len(part.colors) for part in mark.parts) for mark in marks]
+    stocks = {id(mark.stock): _stock(mark.stock) for mark in marks}
+    parts: list[Boxes] = []
+    for mark in marks:
+        boxes, ends = stocks[id(mark.stock)]
+        parts.append(boxes.first(ends[mark.count]))
+        if mark.more:
+            parts.append(placed(mark.more))
+    lengths = [mark.boxes for mark in marks]
     centers = np.concatenate([part.centers for part in parts])
     half_sizes = np.concatenate([part.half_sizes for part in parts])
     colors = np.concatenate([part.colors for part in parts])
@@ -83,6 +92,11 @@ def _boxes(marks: Sequence[BoxGroup]) -> Columns:
         _BOXES["colors"].column(numbers(colors), lengths),
     ]
     return columns, 2 * centers.nbytes + colors.nbytes
+
+
+def _stock(stock: Sequence[Placed]) -> tuple[Boxes, Sequence[int]]:
+    """All boxes of a stock, and how many of them so many parts have."""
+    return placed(stock), [0, *accumulate(len(part.colors) for _, part in stock)]
 
 
 def _points(marks: Sequence[Points]) -> Columns:

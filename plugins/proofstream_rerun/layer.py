@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from proofstream import LayerKind
 from proofstream_rerun import layout
-from proofstream_rerun.marks import Boxes, Place
+from proofstream_rerun.marks import Boxes, Place, Placed
 from proofstream_rerun.palette import LayerState
 
 MAX_ROUNDS = 1024
@@ -18,7 +16,7 @@ MAX_ROUNDS = 1024
 class Layer:
     """One layer as it is drawn."""
 
-    __slots__ = ("_bars", "_drawn", "_drawn_as", "_last", "_node", "_seen", "cost", "kind", "place", "state", "total")
+    __slots__ = ("_last", "_seen", "cost", "kind", "place", "state", "total")
 
     def __init__(self, place: Place, kind: LayerKind, cost: int) -> None:
         self.place = place
@@ -28,10 +26,6 @@ class Layer:
         self.total = 0
         self._seen: dict[int, None] = {}
         self._last = -1
-        self._node: Boxes | None = None
-        self._bars: Boxes | None = None
-        self._drawn: Sequence[Boxes] = ()
-        self._drawn_as: tuple[int, LayerState, int] | None = None
 
     @property
     def rounds(self) -> int:
@@ -52,9 +46,7 @@ class Layer:
         return True
 
     def _make_room(self, number: int, total: int) -> None:
-        wanted = min(MAX_ROUNDS, max(total, number + 1, self.total))
-        if wanted != self.total:
-            self.total, self._bars = wanted, None
+        self.total = min(MAX_ROUNDS, max(total, number + 1, self.total))
 
     def moved(self, place: Place) -> Layer:
         """The same layer in another place."""
@@ -63,30 +55,21 @@ class Layer:
             layer.add_round(number, self.total)
         return layer
 
-    def boxes(self, *, with_node: bool) -> Sequence[Boxes]:
+    def parts(self, *, with_node: bool) -> list[Placed]:
         """All its boxes; the node's own only if asked for, or if the layer was aborted."""
-        key = len(self._seen), self.state, self.total
-        if key != self._drawn_as:
-            self._drawn_as = key
-            bars = self._bars_seen()
-            node = self._node_box(with_node=with_node)
-            self._drawn = [part for part in (node, bars) if part is not None]
-        return self._drawn
-
-    def _node_box(self, *, with_node: bool) -> Boxes | None:
+        parts: list[Placed] = []
         if self.state is LayerState.ABORTED:
-            return layout.cage(self.place, self.kind, self.cost)
-        if with_node and self._node is None:
-            self._node = layout.node_box(self.place, self.kind, self.cost)
-        return self._node
+            parts.append((self.place, layout.cage(self.kind, self.cost)))
+        elif with_node:
+            parts.append((self.place, layout.node_box(self.kind, self.cost)))
+        if self._seen:
+            parts.append((self.place, self._bars_seen()))
+        return parts
 
-    def _bars_seen(self) -> Boxes | None:
+    def _bars_seen(self) -> Boxes:
+        bars = layout.bars(self.total, self.kind.color_rgb)
         count = len(self._seen)
-        if not count:
-            return None
-        if self._bars is None:
-            self._bars = layout.bars(self.place, self.total, self.kind.color_rgb)
         if self._last == count - 1:
-            return self._bars.first(count)
+            return bars.first(count)
         some = np.array(sorted(self._seen))
-        return Boxes(self._bars.centers[some], self._bars.half_sizes[some], self._bars.colors[some])
+        return Boxes(bars.centers[some], bars.half_sizes[some], bars.colors[some])

@@ -8,7 +8,7 @@ the number of rounds. Lengths are scene units; Y is up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from proofstream import LayerKind
 from proofstream_rerun.camera import Camera, framing
-from proofstream_rerun.marks import Boxes, Floats
+from proofstream_rerun.marks import Boxes, Floats, Placed
 from proofstream_rerun.palette import ABORTED, packed, shaded
 
 PITCH = 2.0
@@ -182,7 +182,13 @@ class Grid:
 
 
 @lru_cache(maxsize=256)
-def _bars_at_origin(total: int, rgb: tuple[int, int, int]) -> Boxes:
+def bars(total: int, rgb: tuple[int, int, int]) -> Boxes:
+    """The bars of a layer's rounds about the origin, all of them, in their order.
+
+    A bar's height is the number of variables that are still to be bound when its round begins, so bars step down to
+    the last one. What a round claims is a field element, which has no magnitude. The kind's colour gets brighter from
+    round to round.
+    """
     number = np.arange(total, dtype=np.float32)
     pitch = min(BAR_PITCH, BARS_DEPTH / total)
     half_height = (total - number) * min(BAR_STEP, BAR_HEIGHT / total) / 2
@@ -196,44 +202,35 @@ def _bars_at_origin(total: int, rgb: tuple[int, int, int]) -> Boxes:
     return Boxes(centers.astype(np.float32), half_sizes.astype(np.float32), colors)
 
 
-def bars(place: tuple[float, float, float], total: int, rgb: tuple[int, int, int]) -> Boxes:
-    """The bars of a layer's rounds, all of them, in their order.
-
-    A bar's height is the number of variables that are still to be bound when its round begins, so bars step down to
-    the last one. What a round claims is a field element, which has no magnitude. The kind's colour gets brighter from
-    round to round.
-    """
-    return _moved(_bars_at_origin(total, rgb), place)
-
-
-def node_boxes(grid: Grid, nodes: Iterable[tuple[int, LayerKind, int]]) -> Boxes:
-    """A box for each layer of which index, kind and cost are given."""
-    boxes = [node_box(grid.at(index), kind, cost) for index, kind, cost in nodes]
+def placed(parts: Sequence[Placed]) -> Boxes:
+    """Boxes of several parts, each about its place."""
+    if not parts:
+        return Boxes(_NO_POINTS, _NO_POINTS, np.zeros(0, np.uint32))
+    centers = np.concatenate([boxes.centers for _, boxes in parts])
+    lengths = [len(boxes.colors) for _, boxes in parts]
+    centers += np.repeat(np.array([place for place, _ in parts], np.float32), lengths, axis=0)
     return Boxes(
-        np.concatenate([box.centers for box in boxes] or [_NO_POINTS]),
-        np.concatenate([box.half_sizes for box in boxes] or [_NO_POINTS]),
-        np.array([box.colors[0] for box in boxes], np.uint32),
+        centers,
+        np.concatenate([boxes.half_sizes for _, boxes in parts]),
+        np.concatenate([boxes.colors for _, boxes in parts]),
     )
 
 
-def node_box(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
-    """The box of a layer, in its kind's colour and height."""
-    return _moved(_box_at_origin(kind, node_half_width(trace_cost), packed(kind.color_rgb)), place)
-
-
-def cage(place: tuple[float, float, float], kind: LayerKind, trace_cost: int) -> Boxes:
-    """A red box that hides the node of a layer that was aborted."""
-    return _moved(_box_at_origin(kind, node_half_width(trace_cost) * 1.15, ABORTED), place)
-
-
 @lru_cache(maxsize=256)
-def _box_at_origin(kind: LayerKind, half: float, color: int) -> Boxes:
+def node_box(kind: LayerKind, trace_cost: int) -> Boxes:
+    """The box of a layer about the origin, in its kind's colour and height."""
+    return _box(kind, node_half_width(trace_cost), packed(kind.color_rgb))
+
+
+@lru_cache(maxsize=16)
+def cage(kind: LayerKind, trace_cost: int) -> Boxes:
+    """A red box about the origin that hides the node of a layer that was aborted."""
+    return _box(kind, node_half_width(trace_cost) * 1.15, ABORTED)
+
+
+def _box(kind: LayerKind, half: float, color: int) -> Boxes:
     center = np.array([(0.0, height_of(kind), 0.0)], np.float32)
     return Boxes(center, np.array([(half, half * NODE_FLATNESS, half)], np.float32), np.array([color], np.uint32))
-
-
-def _moved(boxes: Boxes, place: tuple[float, float, float]) -> Boxes:
-    return Boxes(boxes.centers + np.array(place, np.float32), boxes.half_sizes, boxes.colors)
 
 
 def above(kind: LayerKind, trace_cost: int) -> float:

@@ -31,10 +31,24 @@ class Boxes(msgspec.Struct, frozen=True, gc=False):
         return Boxes(self.centers[:count], self.half_sizes[:count], self.colors[:count])
 
 
-class BoxGroup(msgspec.Struct, frozen=True, gc=False):
-    """Boxes in several parts, which are put together when they are written."""
+Placed: TypeAlias = tuple[Place, Boxes]
+"""Boxes that are to stand about a place; their own centres are about the origin."""
 
-    parts: tuple[Boxes, ...]
+
+class BoxGroup(msgspec.Struct, frozen=True, gc=False):
+    """Boxes in several parts, which are put together when they are written.
+
+    Attributes:
+        stock: Parts that rows have in common. The list may grow; what is in it stays.
+        count: How many of those, from the first one on.
+        more: Parts that only this row has.
+        boxes: How many boxes that makes.
+    """
+
+    stock: list[Placed]
+    count: int
+    more: Sequence[Placed]
+    boxes: int
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False):

@@ -13,9 +13,10 @@ import numpy as np
 from proofstream import Interval, LayerKind, LayerStart
 from proofstream_rerun import layout, palette
 from proofstream_rerun.canvas import Canvas
+from proofstream_rerun.group_boxes import GroupBoxes
 from proofstream_rerun.lanes import KEPT_STATES, Groups, Lanes
 from proofstream_rerun.layer import Layer
-from proofstream_rerun.marks import PLAIN, Boxes, BoxGroup, Cleared, Look, Place, Points, State, Strips
+from proofstream_rerun.marks import PLAIN, Cleared, Look, Place, Points, State, Strips
 from proofstream_rerun.palette import LayerState
 
 MAX_DEVICES = 16
@@ -56,6 +57,7 @@ class Walk:
         self._groups = Groups(grid.layers)
         self._lanes = Lanes(canvas, self._groups)
         self._proved = np.zeros(grid.layers, np.bool_)
+        self._boxes: dict[int, GroupBoxes] = {}
         self._stale_groups: dict[int, None] = {}
         self._drawn: dict[int, tuple[int, int]] = {}
         self._write = 0
@@ -77,7 +79,7 @@ class Walk:
             layer.state = before.state
         self.layers[index] = layer
         self._set_state(index, layer, LayerState.PROVING)
-        self._stale_groups[index // self._groups.size] = None
+        self._touch(index, layer)
         device = event.gpu_device
         if device in self._devices or len(self._devices) < MAX_DEVICES:
             self._show_device(device, event.kind.value)
@@ -88,16 +90,15 @@ class Walk:
         if not layer.add_round(number, total):
             self.undrawn_rounds += 1
             return
-        group = index // self._groups.size
-        self._stale_groups[group] = None
+        group = self._touch(index, layer)
         if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
             self._draw_group(group)
 
     def end(self, index: int, state: LayerState) -> None:
         """A layer ended, in that state."""
-        self._set_state(index, self.layer(index), state)
-        group = index // self._groups.size
-        self._stale_groups[group] = None
+        layer = self.layer(index)
+        self._set_state(index, layer, state)
+        group = self._settle(index, layer)
         if state is LayerState.PROVED:
             self._proved[index] = True
             self._stale_trail += 1
@@ -153,10 +154,13 @@ class Walk:
         self._devices = walk._devices
         self._proved[: len(walk._proved)] = walk._proved
         self._stale_trail = int(self._proved.any())
-        for index, layer in walk.layers.items():
-            self.layers[index] = layer.moved(self.grid.at(index))
-            self._set_state(index, self.layers[index], layer.state)
-            self._stale_groups[index // self._groups.size] = None
+        for index, before in walk.layers.items():
+            layer = self.layers[index] = before.moved(self.grid.at(index))
+            self._set_state(index, layer, before.state)
+            if index in self.proving:
+                self._touch(index, layer)
+            else:
+                self._settle(index, layer)
         self._cursor = walk._cursor
         if self._cursor:
             self._draw_cursor()
@@ -178,19 +182,35 @@ class Walk:
         else:
             self.proving.pop(index, None)
 
+    def _touch(self, index: int, layer: Layer) -> int:
+        """A layer is about to change; returns its group."""
+        group = index // self._groups.size
+        self._stale_groups[group] = None
+        self._boxes_of(group).touch(index, layer)
+        return group
+
+    def _settle(self, index: int, layer: Layer) -> int:
+        """A layer has ended; returns its group."""
+        group = index // self._groups.size
+        self._stale_groups[group] = None
+        self._boxes_of(group).settle(index, layer)
+        return group
+
+    def _boxes_of(self, group: int) -> GroupBoxes:
+        boxes = self._boxes.get(group)
+        if boxes is None:
+            boxes = self._boxes[group] = GroupBoxes(with_nodes=not self._known)
+        return boxes
+
     def _path(self, group: int) -> str:
         return f"gkr/layers/{self._groups.name(group)}"
 
     def _draw_group(self, group: int) -> None:
         self._stale_groups.pop(group, None)
-        parts: list[Boxes] = []
-        for index in self._groups.members(group):
-            layer = self.layers.get(index)
-            if layer is not None:
-                parts += layer.boxes(with_node=not self._known)
-        if parts:
-            self._drawn[group] = sum(len(part.colors) for part in parts), self._write
-            self._canvas.add(self._path(group), BoxGroup(tuple(parts)), PLAIN)
+        row = self._boxes_of(group).row()
+        if row.boxes:
+            self._drawn[group] = row.boxes, self._write
+            self._canvas.add(self._path(group), row, PLAIN)
 
     def _draw_trail(self) -> None:
         self._stale_trail = 0

@@ -31,16 +31,20 @@ def boxes(count: int, start: float) -> Boxes:
 
 
 def test_boxes_in_parts_are_put_together() -> None:
+    origin, aside = (0.0, 0.0, 0.0), (1.0, 2.0, 3.0)
     one, two, three = boxes(2, 0.0), boxes(1, 50.0), boxes(3, 70.0)
-    columns, size = columns_of([BoxGroup((one, two)), BoxGroup((three,))])
-    parts = (one, two, three)
+    stock = [(origin, one), (aside, two)]
+    rows = [BoxGroup(stock, 1, (), 2), BoxGroup(stock, 2, [(aside, three)], 6), BoxGroup([], 0, [(origin, two)], 1)]
+    columns, size = columns_of(rows)
+    parts = [one, one, two, three, two]
+    places = [origin, origin, aside, aside, origin]
     expected = rr.Boxes3D.columns(
-        centers=np.concatenate([part.centers for part in parts]),
+        centers=np.concatenate([b.centers + np.array(p, np.float32) for p, b in zip(places, parts, strict=True)]),
         half_sizes=np.concatenate([part.half_sizes for part in parts]),
         colors=np.concatenate([part.colors for part in parts]),
-    ).partition([3, 3])
+    ).partition([2, 6, 1])
     assert values(columns) == values(expected)
-    assert size == 6 * 28
+    assert size == 9 * 28
 
 
 def test_points_of_one_colour_each_row() -> None:

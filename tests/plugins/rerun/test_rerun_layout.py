@@ -37,8 +37,9 @@ def test_nodes_and_bars_of_two_layers_never_meet(layers: int, data: st.DataObjec
     drawn: list[tuple[Boxes, Boxes]] = []
     for index in indices:
         kind = data.draw(KINDS)
-        node = layout.node_box(grid.at(index), kind, data.draw(COSTS))
-        drawn.append((node, layout.bars(grid.at(index), data.draw(ROUNDS), kind.color_rgb)))
+        node = layout.node_box(kind, data.draw(COSTS))
+        bars = layout.bars(data.draw(ROUNDS), kind.color_rgb)
+        drawn.append((layout.placed([(grid.at(index), node)]), layout.placed([(grid.at(index), bars)])))
     for one in drawn[0]:
         for other in drawn[1]:
             assert are_apart(one, other)
@@ -46,18 +47,17 @@ def test_nodes_and_bars_of_two_layers_never_meet(layers: int, data: st.DataObjec
 
 @given(kind=KINDS, cost=COSTS, rounds=ROUNDS)
 def test_the_bars_of_a_layer_meet_neither_its_node_nor_each_other(kind: LayerKind, cost: int, rounds: int) -> None:
-    place = (4.0, 0.0, -8.0)
-    bars = layout.bars(place, rounds, kind.color_rgb)
-    assert are_apart(layout.node_box(place, kind, cost), bars)
+    bars = layout.bars(rounds, kind.color_rgb)
+    assert are_apart(layout.node_box(kind, cost), bars)
     near = bars.centers[:, 2] + bars.half_sizes[:, 2]
     far = bars.centers[:, 2] - bars.half_sizes[:, 2]
     assert (near[1:] < far[:-1] + 1e-4).all()
-    assert far.min() >= -8.0 - layout.BARS_GAP - layout.BARS_DEPTH - 1e-4
+    assert far.min() >= -layout.BARS_GAP - layout.BARS_DEPTH - 1e-4
 
 
 @given(rounds=ROUNDS)
 def test_a_bar_is_as_high_as_variables_are_still_to_be_bound(rounds: int) -> None:
-    bars = layout.bars((0.0, 0.0, 0.0), rounds, (66, 155, 245))
+    bars = layout.bars(rounds, (66, 155, 245))
     heights = bars.half_sizes[:, 1] * 2
     left_to_bind = rounds - np.arange(rounds)
     np.testing.assert_allclose(heights / heights[-1], left_to_bind, rtol=1e-3)

@@ -1,0 +1,52 @@
+"""The boxes of neighbouring layers that share an entity, of which each row repeats all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from proofstream_rerun.layer import Layer
+from proofstream_rerun.marks import BoxGroup, Placed
+
+
+class GroupBoxes:
+    """The boxes of one group.
+
+    Layers that have ended hardly ever change, so rows share a list of their boxes that only grows. If one changes, the
+    rows that follow share another list.
+
+    Args:
+        with_nodes: Whether layers have a box for themselves, beside their bars.
+    """
+
+    def __init__(self, *, with_nodes: bool) -> None:
+        self._with_nodes = with_nodes
+        self._open: dict[int, Layer] = {}
+        self._settled: dict[int, list[Placed]] = {}
+        self._stock: list[Placed] = []
+        self._in_stock = 0
+
+    def touch(self, index: int, layer: Layer) -> None:
+        """A layer is about to change."""
+        self._open[index] = layer
+        if index in self._settled:
+            del self._settled[index]
+            self._stock = list(chain.from_iterable(self._settled.values()))
+            self._in_stock = _boxes_in(self._stock)
+
+    def settle(self, index: int, layer: Layer) -> None:
+        """A layer ended as it is now."""
+        self.touch(index, layer)
+        del self._open[index]
+        parts = self._settled[index] = layer.parts(with_node=self._with_nodes)
+        self._stock += parts
+        self._in_stock += _boxes_in(parts)
+
+    def row(self) -> BoxGroup:
+        """All boxes as they are now."""
+        more = [part for layer in self._open.values() for part in layer.parts(with_node=self._with_nodes)]
+        return BoxGroup(self._stock, len(self._stock), more, self._in_stock + _boxes_in(more))
+
+
+def _boxes_in(parts: Iterable[Placed]) -> int:
+    return sum(len(boxes.colors) for _, boxes in parts)
