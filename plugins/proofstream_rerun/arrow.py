@@ -6,9 +6,9 @@ is called and how its values are laid out is asked of the SDK, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,37 +30,50 @@ class Component:
         self.descriptor = descriptor
         self.type = type_
 
+    def batch(self, values: Array) -> rr.DescribedComponentBatch:
+        """These values at once."""
+        return rr.DescribedComponentBatch(_Batch(values), self.descriptor)
+
     def column(self, values: Array, lengths: Lengths | None = None) -> rr.ComponentColumn:
         """A column of these values: so many of them in each row, or one in each."""
-        batch = _Batch(self.descriptor, values)
-        if lengths is None:
-            return rr.ComponentColumn(self.descriptor, batch, offsets=np.arange(len(values) + 1, dtype=np.int32))
-        return rr.ComponentColumn(self.descriptor, batch, offsets=offsets(lengths))
+        ends = _ones(len(values)) if lengths is None else pa.array(offsets(lengths))
+        return _Column(self.descriptor, pa.ListArray.from_arrays(ends, values))
 
 
 class _Batch:
     """Values of a component."""
 
-    def __init__(self, descriptor: rr.ComponentDescriptor, values: Array) -> None:
-        self._descriptor = descriptor
+    def __init__(self, values: Array) -> None:
         self._values = values
-
-    def component_descriptor(self) -> rr.ComponentDescriptor:
-        """The component's name."""
-        return self._descriptor
 
     def as_arrow_array(self) -> Array:
         """The values."""
         return self._values
 
 
-def components(example: Iterable[rr.ComponentColumn]) -> Mapping[str, Component]:
-    """The components of an archetype by their short names, from columns of it that have a value each."""
+class _Column(rr.ComponentColumn):
+    """A column of which the rows are made already."""
+
+    def __init__(self, descriptor: rr.ComponentDescriptor, rows: Array) -> None:
+        self._descriptor = descriptor
+        self._rows = rows
+
+    def component_descriptor(self) -> rr.ComponentDescriptor:
+        """The component's name."""
+        return self._descriptor
+
+    def as_arrow_array(self) -> Array:
+        """The rows."""
+        return self._rows
+
+
+def components(example: rr.AsComponents) -> Mapping[str, Component]:
+    """The components of an archetype by their short names, from one that has a value of each."""
     found: dict[str, Component] = {}
-    for column in example:
-        descriptor = column.component_descriptor()
-        rows = cast("Array", column).as_arrow_array()
-        found[descriptor.component.rpartition(":")[2]] = Component(descriptor, rows.type.value_type)
+    for batch in example.as_component_batches():
+        descriptor = batch.component_descriptor()
+        values: Array = batch.as_arrow_array()
+        found[descriptor.component.rpartition(":")[2]] = Component(descriptor, values.type)
     return found
 
 
@@ -71,12 +84,16 @@ def own_component(archetype: str, name: str, type_: str, size: int | None = None
     return Component(descriptor, number if size is None else pa.list_(number, size))
 
 
+_TIMES: Mapping[str, Type] = {name: pa.type_for_alias(name) for name in ("int64", "duration[ns]", "timestamp[ns]")}
+
+
 class TimeColumn:
     """When each of some rows happened, on one timeline."""
 
     def __init__(self, timeline: str, values: Sequence[int], type_: str) -> None:
         self._timeline = timeline
-        self._times: Array = pa.array(np.array(values, np.int64)).view(pa.type_for_alias(type_))
+        times = pa.py_buffer(np.array(values, np.int64))
+        self._times: Array = pa.Array.from_buffers(_TIMES[type_], len(values), [None, times])
 
     def timeline_name(self) -> str:
         """The timeline's name."""
@@ -92,6 +109,14 @@ def offsets(lengths: Lengths) -> npt.NDArray[np.int32]:
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
     return ends
+
+
+_FEW = pa.array(np.arange(1025, dtype=np.int32))
+
+
+def _ones(rows: int) -> Array:
+    """The same where each part has a length of one."""
+    return _FEW.slice(0, rows + 1) if rows < len(_FEW) else pa.array(np.arange(rows + 1, dtype=np.int32))
 
 
 def numbers(values: npt.NDArray[np.generic]) -> Array:
@@ -114,3 +139,24 @@ def strips(type_: Type, parts: Sequence[npt.NDArray[np.float32]]) -> Array:
 def vectors(type_: Type, values: npt.NDArray[np.generic]) -> Array:
     """Vectors of an array of shape [n, k]."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=type_)
+
+
+def pairs(type_: Type, values: Sequence[tuple[str, str]]) -> Array:
+    """Pairs of texts."""
+    members = [text([value[place] for value in values]) for place in range(2)]
+    return pa.StructArray.from_arrays(members, fields=list(type_))
+
+
+def tensor(type_: Type, values: npt.NDArray[Any], names: Sequence[str] = ()) -> Array:
+    """An array of one tensor; its dimensions may have names."""
+    union = type_.field("buffer").type
+    flat = pa.array(values.ravel())
+    place = next(i for i in range(1, union.num_fields) if union.field(i).type.value_type == flat.type)
+    members = [pa.array([], union.field(i).type) for i in range(union.num_fields)]
+    members[place] = pa.ListArray.from_arrays(pa.array([0, len(flat)], pa.int32()), flat, type=union.field(place).type)
+    tag, first = np.array([union.type_codes[place]], np.int8), np.zeros(1, np.int32)
+    # The SDK makes it in another way and then casts it, which takes ten times as long.
+    buffer = pa.Array.from_buffers(union, 1, [None, pa.py_buffer(tag), pa.py_buffer(first)], children=members)
+    shape = pa.array([values.shape], type_.field("shape").type)
+    dimensions = pa.array([names or None], type_.field("names").type)
+    return pa.StructArray.from_arrays([shape, dimensions, buffer], fields=list(type_))

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import rerun as rr
+from msgspec.structs import astuple
 
-from proofstream import SecureField, SumcheckRound
-from proofstream_rerun.arrow import TimeColumn, components, numbers, own_component, strips, text, vectors
+from proofstream import RoundPoly, RoundPolyDeg3, SumcheckRound
+from proofstream_rerun.arrow import (
+    Component,
+    TimeColumn,
+    components,
+    numbers,
+    own_component,
+    strips,
+    tensor,
+    text,
+    vectors,
+)
 from proofstream_rerun.canvas import Moments
-from proofstream_rerun.field import M31_PRIME, coefficients
+from proofstream_rerun.field import M31_PRIME
 from proofstream_rerun.layout import placed
 from proofstream_rerun.marks import (
     BarRow,
@@ -37,17 +49,19 @@ Columns = tuple[Sequence[rr.ComponentColumn], int]
 _LEVEL_BYTES = 8
 _ROUND_BYTES = 120
 _LIMBS = 4
+_COEFFICIENTS = 4
+_FIELDS = attrgetter("layer_idx", "round", "total_rounds", "claim_value_approx", "poly_deg2", "poly_deg3")
 _MARKDOWN = "text/markdown"
 
-_POINT = np.zeros((1, 3), np.float32)
-_COLOR = np.zeros(1, np.uint32)
-_BOXES = components(rr.Boxes3D.columns(centers=_POINT, half_sizes=_POINT, colors=_COLOR))
-_POINTS = components(rr.Points3D.columns(positions=_POINT, colors=_COLOR, labels=[""]))
-_STRIPS = components(rr.LineStrips3D.columns(strips=[_POINT], colors=_COLOR))
-_SCALARS = components(rr.Scalars.columns(scalars=[0.0]))["scalars"]
-_STATE = components(rr.StateChange.columns(state=[""]))["state"]
-_LOG = components(rr.TextLog.columns(text=[""], level=["INFO"]))
-_DOCUMENT = components(rr.TextDocument.columns(text=[""], media_type=[_MARKDOWN]))
+_BOXES = components(rr.Boxes3D(centers=[(0, 0, 0)], half_sizes=[(0, 0, 0)], colors=[0]))
+_POINTS = components(rr.Points3D([(0, 0, 0)], colors=[0], labels=[""]))
+_STRIPS = components(rr.LineStrips3D([[(0, 0, 0)]], colors=[0]))
+_SCALARS = components(rr.Scalars(0.0))["scalars"]
+_STATE = components(rr.StateChange(state=""))["state"]
+_LOG = components(rr.TextLog("", level="INFO"))
+_DOCUMENT = components(rr.TextDocument("", media_type=_MARKDOWN))
+_SHEET = components(rr.Tensor(np.zeros(1)))["data"]
+_BARS = components(rr.BarChart(np.zeros(1), abscissa=np.zeros(1), color=0))
 _ROUND = {
     **{name: own_component("Round", name, "uint64") for name in ("layer", "round", "total_rounds")},
     **{name: own_component("Round", name, "uint32", _LIMBS) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
@@ -153,24 +167,19 @@ def _documents(marks: Sequence[Document]) -> Columns:
 
 def _sheets(marks: Sequence[Sheet]) -> Columns:
     (mark,) = marks
-    data = _tensor(mark.values, mark.dimensions)
-    return list(rr.Tensor.columns(data=[data])), mark.values.nbytes
+    return [_SHEET.column(tensor(_SHEET.type, mark.values, mark.dimensions))], mark.values.nbytes
 
 
 def _bars(marks: Sequence[BarRow]) -> Columns:
     (mark,) = marks
-    columns = rr.BarChart.columns(
-        values=[_tensor(mark.values)],
-        abscissa=None if mark.abscissa is None else [_tensor(mark.abscissa)],
-        color=np.array([mark.color], np.uint32),
-    )
-    return list(columns), 2 * mark.values.nbytes
-
-
-def _tensor(values: npt.NDArray[Any], dimensions: tuple[str, ...] = ()) -> rr.encodings.TensorData:
-    """An array as Rerun wants it; given as an array, Rerun would look for torch each time."""
-    buffer = rr.encodings.TensorBuffer(values.ravel())
-    return rr.encodings.TensorData(shape=values.shape, buffer=buffer, dim_names=dimensions)
+    of_values, of_abscissa = _BARS["values"], _BARS["abscissa"]
+    columns = [
+        of_values.column(tensor(of_values.type, mark.values)),
+        _BARS["color"].column(numbers(np.array([mark.color], np.uint32))),
+    ]
+    if mark.abscissa is not None:
+        columns.append(of_abscissa.column(tensor(of_abscissa.type, mark.abscissa)))
+    return columns, 2 * mark.values.nbytes
 
 
 def _clearings(marks: Sequence[Cleared]) -> Columns:
@@ -178,43 +187,47 @@ def _clearings(marks: Sequence[Cleared]) -> Columns:
 
 
 def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
-    claims = np.array([event.claim_value_approx for event in rounds], np.float64)  # None becomes NaN
+    layers, numbers_, totals, claims, quadratics, cubics = zip(*map(_FIELDS, rounds), strict=True)
     columns = [
-        _SCALARS.column(numbers(claims)),
-        _ROUND["layer"].column(numbers(np.array([event.layer_idx for event in rounds], np.uint64))),
-        _ROUND["round"].column(numbers(np.array([event.round for event in rounds], np.uint64))),
-        _ROUND["total_rounds"].column(numbers(np.array([event.total_rounds for event in rounds], np.uint64))),
-        *_polynomials(rounds),
+        _SCALARS.column(numbers(np.array(claims, np.float64))),  # None becomes NaN
+        _ROUND["layer"].column(numbers(np.array(layers, np.uint64))),
+        _ROUND["round"].column(numbers(np.array(numbers_, np.uint64))),
+        _ROUND["total_rounds"].column(numbers(np.array(totals, np.uint64))),
+        *_polynomials(quadratics, cubics),
     ]
     return columns, _ROUND_BYTES * len(rounds)
 
 
-def _polynomials(rounds: Sequence[SumcheckRound]) -> Iterable[rr.ComponentColumn]:
+def _polynomials(
+    quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None]
+) -> Iterable[rr.ComponentColumn]:
     """Coefficients and p(0) + p(1), four limbs each; a row has none of those that its round does not have."""
-    given = [coefficients(event) for event in rounds]
-    degrees = np.array([len(polynomial) for polynomial in given])
-    sums = np.zeros((len(rounds), _LIMBS), np.uint64)
-    for place in range(int(degrees.max())):
-        has_one = degrees > place
-        values = _limbs([polynomial[place] for polynomial in given if len(polynomial) > place])
-        component = _ROUND[f"c{place}"]
-        yield component.column(vectors(component.type, values), has_one.astype(np.int32))
-        sums[has_one] += values.astype(np.uint64) * (2 if place == 0 else 1)
-    if degrees.any():
-        has_any = degrees > 0
-        component = _ROUND["p0_plus_p1"]
-        reduced = (sums[has_any] % M31_PRIME).astype(np.uint32)
-        yield component.column(vectors(component.type, reduced), has_any.astype(np.int32))
+    limbs = np.zeros((len(cubics), _COEFFICIENTS, _LIMBS), np.uint32)
+    counts = np.zeros(len(cubics), np.int32)
+    for polynomials, count in ((cubics, 4), (quadratics, 3)):  # the quadratic one counts, if there are both
+        given = [polynomial for polynomial in polynomials if polynomial is not None]
+        if given:
+            which = np.array([polynomial is not None for polynomial in polynomials])
+            counts[which] = count
+            coefficients = map(astuple, chain.from_iterable(map(astuple, given)))
+            flat = np.fromiter(chain.from_iterable(coefficients), np.uint32, len(given) * count * _LIMBS)
+            limbs[which] = 0
+            limbs[which, :count] = flat.reshape(-1, count, _LIMBS)
+    for place in range(int(counts.max())):
+        has_one = counts > place
+        yield _vectors(_ROUND[f"c{place}"], limbs[has_one, place], has_one)
+    if counts.any():
+        has_any = counts > 0
+        given_limbs = limbs[has_any].astype(np.uint64)
+        sums = (given_limbs.sum(axis=1) + given_limbs[:, 0]) % M31_PRIME
+        yield _vectors(_ROUND["p0_plus_p1"], sums.astype(np.uint32), has_any)
 
 
-def _limbs(elements: Sequence[SecureField]) -> npt.NDArray[np.uint32]:
-    """Limbs of shape [n, 4]."""
-    limbs = np.empty((len(elements), _LIMBS), np.uint32)
-    limbs[:, 0] = [element.a for element in elements]
-    limbs[:, 1] = [element.b for element in elements]
-    limbs[:, 2] = [element.c for element in elements]
-    limbs[:, 3] = [element.d for element in elements]
-    return limbs
+def _vectors(
+    component: Component, values: npt.NDArray[np.uint32], has_one: npt.NDArray[np.bool_]
+) -> rr.ComponentColumn:
+    """A column of vectors, one in each row that has one."""
+    return component.column(vectors(component.type, values), None if len(values) == len(has_one) else has_one)
 
 
 _COLUMNS: Mapping[type[Mark], Callable[[Sequence[Any]], Columns]] = {

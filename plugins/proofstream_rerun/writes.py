@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import numpy as np
 import rerun as rr
 
 from proofstream_rerun.arrow import TimeColumn
 from proofstream_rerun.canvas import Canvas, Rows, Track
 from proofstream_rerun.columns import ALONE, columns_of, times_of
-from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
+from proofstream_rerun.marks import Mark
 from proofstream_rerun.recordings import PropertyValue, Write
+from proofstream_rerun.statics import AXES, look_content, static_content
 from proofstream_rerun.streams import send_property
 
 _CALL_BYTES = 64
@@ -40,7 +40,7 @@ class StaticWrite:
     """What holds for one entity at any time."""
 
     path: str
-    content: rr.AsComponents
+    content: Iterable[rr.DescribedComponentBatch]
     size_bytes: int
 
     def send(self, stream: rr.RecordingStream) -> None:
@@ -78,7 +78,7 @@ def new_writes(canvas: Canvas) -> list[Write]:
 
 def snapshot_writes(canvas: Canvas) -> list[Write]:
     """All that still matters of what was drawn, for those who come late."""
-    writes: list[Write] = [StaticWrite("/", rr.ViewCoordinates.RIGHT_HAND_Y_UP, _ROW_BYTES)]
+    writes: list[Write] = [StaticWrite("/", AXES, _ROW_BYTES)]
     writes += [_static_write(path, mark) for (path, _), mark in canvas.statics.items()]
     for track in canvas.tracks.values():
         if track.kept:
@@ -107,49 +107,10 @@ def _batches(marks: Sequence[Mark]) -> Iterable[Sequence[Mark]]:
 
 
 def _looks(track: Track) -> list[Write]:
-    content = _look_content(track.look)
-    return [] if content is None else [StaticWrite(track.path, content, _NAME_BYTES * (1 + len(track.look.names)))]
-
-
-def _look_content(look: Look) -> rr.AsComponents | None:
-    names, colors = look.names, np.array(look.colors, np.uint32)
-    match look.kind:
-        case "lines":
-            return rr.SeriesLines(names=names, colors=colors, widths=[2.0] * len(names))
-        case "steps":
-            mode = rr.components.InterpolationMode.StepAfter
-            return rr.SeriesLines(names=names, colors=colors, widths=[2.5] * len(names), interpolation_mode=mode)
-        case "points":
-            return rr.SeriesPoints(names=names, colors=colors, marker_sizes=[2.0] * len(names))
-        case "trail":
-            return rr.LineStrips3D.from_fields(radii=[0.1])
-        case "cursor":
-            return rr.Points3D.from_fields(radii=[-7.0], show_labels=True)
-        case _:
-            return None
+    content = look_content(track.look)
+    return [] if not content else [StaticWrite(track.path, content, _NAME_BYTES * (1 + len(track.look.names)))]
 
 
 def _static_write(path: str, mark: Mark) -> StaticWrite:
-    content, size = _static_content(mark)
+    content, size = static_content(mark)
     return StaticWrite(path, content, _CALL_BYTES + size)
-
-
-def _static_content(mark: Mark) -> tuple[rr.AsComponents, int]:
-    match mark:
-        case Boxes(centers=centers, half_sizes=half_sizes, colors=colors):
-            boxes = rr.Boxes3D(centers=centers, half_sizes=half_sizes, colors=colors, fill_mode="solid")
-            return boxes, 2 * centers.nbytes + colors.nbytes
-        case Labels(positions=positions, colors=colors, labels=labels):
-            points = rr.Points3D(positions, colors=colors, labels=labels, radii=[-1.0], show_labels=True)
-            return points, positions.nbytes + _NAME_BYTES * len(labels)
-        case Strips(strips=strips, colors=colors):
-            lines = rr.LineStrips3D(strips, colors=colors, radii=[-1.5])
-            return lines, sum(strip.nbytes for strip in strips)
-        case Nodes(ids=ids, positions=positions, labels=labels, colors=colors):
-            nodes = rr.GraphNodes(ids, positions=positions, labels=labels, colors=colors)
-            return nodes, _NAME_BYTES * len(ids)
-        case Edges(pairs=pairs):
-            edges = rr.GraphEdges(pairs, graph_type="directed")
-            return edges, _NAME_BYTES * len(pairs)
-        case _:
-            raise TypeError(f"{type(mark).__name__} is never static")

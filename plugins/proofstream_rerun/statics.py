@@ -1,0 +1,129 @@
+"""What holds at any time, and how entities look, as components of Rerun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import rerun as rr
+
+from proofstream_rerun.arrow import components, numbers, pairs, strips, text, vectors
+from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
+
+Content: TypeAlias = Sequence[rr.DescribedComponentBatch]
+
+_NAME_BYTES = 40
+
+_BOXES = components(rr.Boxes3D(centers=[(0, 0, 0)], half_sizes=[(0, 0, 0)], colors=[0]))
+_POINTS = components(rr.Points3D([(0, 0, 0)], colors=[0], labels=[""]))
+_STRIPS = components(rr.LineStrips3D([[(0, 0, 0)]], colors=[0]))
+_NODES = components(rr.GraphNodes([""], positions=[(0, 0)], labels=[""], colors=[0]))
+_EDGES = components(rr.GraphEdges([("", "")]))["edges"]
+_LINES = components(rr.SeriesLines(names=[""], colors=[0], widths=[0.0]))
+_SERIES = components(rr.SeriesPoints(names=[""], colors=[0], marker_sizes=[0.0]))
+
+
+def _fixed(content: rr.AsComponents) -> Content:
+    return content.as_component_batches()
+
+
+AXES = _fixed(rr.ViewCoordinates.RIGHT_HAND_Y_UP)
+"""What is up in space."""
+_SOLID = _fixed(rr.Boxes3D.from_fields(fill_mode="solid"))
+_TEXTS = _fixed(rr.Points3D.from_fields(radii=[-1.0], show_labels=True))
+_THIN = _fixed(rr.LineStrips3D.from_fields(radii=[-1.5]))
+_DIRECTED = _fixed(rr.GraphEdges.from_fields(graph_type="directed"))
+_STEPS = _fixed(rr.SeriesLines.from_fields(interpolation_mode=rr.components.InterpolationMode.StepAfter))
+_TRAIL = _fixed(rr.LineStrips3D.from_fields(radii=[0.1]))
+_CURSOR = _fixed(rr.Points3D.from_fields(radii=[-7.0], show_labels=True))
+
+
+def static_content(mark: Mark) -> tuple[Content, int]:
+    """What a mark is at any time, and about how many bytes that holds.
+
+    Raises:
+        TypeError: Marks of that kind are never static.
+    """
+    match mark:
+        case Boxes():
+            return _boxes(mark), 2 * mark.centers.nbytes + mark.colors.nbytes
+        case Labels():
+            return _labels(mark), mark.positions.nbytes + _NAME_BYTES * len(mark.labels)
+        case Strips():
+            return _strips(mark), sum(strip.nbytes for strip in mark.strips)
+        case Nodes():
+            return _nodes(mark), _NAME_BYTES * len(mark.ids)
+        case Edges():
+            edges = _EDGES.batch(pairs(_EDGES.type, mark.pairs))
+            return [edges, *_DIRECTED], _NAME_BYTES * len(mark.pairs)
+        case _:
+            raise TypeError(f"{type(mark).__name__} is never static")
+
+
+def look_content(look: Look) -> Content:
+    """How an entity looks."""
+    match look.kind:
+        case "lines":
+            return _lines(look, 2.0)
+        case "steps":
+            return [*_lines(look, 2.5), *_STEPS]
+        case "points":
+            return _points(look)
+        case "trail":
+            return _TRAIL
+        case "cursor":
+            return _CURSOR
+        case _:
+            return ()
+
+
+def _boxes(mark: Boxes) -> Content:
+    return [
+        _BOXES["centers"].batch(vectors(_BOXES["centers"].type, mark.centers)),
+        _BOXES["half_sizes"].batch(vectors(_BOXES["half_sizes"].type, mark.half_sizes)),
+        _BOXES["colors"].batch(numbers(mark.colors)),
+        *_SOLID,
+    ]
+
+
+def _labels(mark: Labels) -> Content:
+    return [
+        _POINTS["positions"].batch(vectors(_POINTS["positions"].type, mark.positions)),
+        _POINTS["colors"].batch(numbers(mark.colors)),
+        _POINTS["labels"].batch(text(mark.labels)),
+        *_TEXTS,
+    ]
+
+
+def _strips(mark: Strips) -> Content:
+    return [
+        _STRIPS["strips"].batch(strips(_STRIPS["strips"].type, mark.strips)),
+        _STRIPS["colors"].batch(numbers(mark.colors)),
+        *_THIN,
+    ]
+
+
+def _nodes(mark: Nodes) -> Content:
+    return [
+        _NODES["node_ids"].batch(text(mark.ids)),
+        _NODES["positions"].batch(vectors(_NODES["positions"].type, mark.positions)),
+        _NODES["labels"].batch(text(mark.labels)),
+        _NODES["colors"].batch(numbers(mark.colors)),
+    ]
+
+
+def _lines(look: Look, width: float) -> Content:
+    return [
+        _LINES["names"].batch(text(look.names)),
+        _LINES["colors"].batch(numbers(np.array(look.colors, np.uint32))),
+        _LINES["widths"].batch(numbers(np.full(len(look.names), width, np.float32))),
+    ]
+
+
+def _points(look: Look) -> Content:
+    return [
+        _SERIES["names"].batch(text(look.names)),
+        _SERIES["colors"].batch(numbers(np.array(look.colors, np.uint32))),
+        _SERIES["marker_sizes"].batch(numbers(np.full(len(look.names), 2.0, np.float32))),
+    ]
