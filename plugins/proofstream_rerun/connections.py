@@ -119,6 +119,8 @@ def parse_connection(text: str) -> Connection:
         return read(text, rest if colon else None)
     if rest.startswith("//"):
         return _parse_url(text, word, rest.removeprefix("//"))
+    if not colon and asked.lower().endswith(".rrd"):
+        raise _mistake(text, "a file is named by file:PATH", hint=f"write file:{asked}")
     return _parse_address(text, asked)
 
 

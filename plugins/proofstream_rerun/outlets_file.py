@@ -83,15 +83,15 @@ class FileOutlet:
     def _next_path(self) -> Path:
         """The file of the first proof is replaced; for a later one nothing is touched that is there."""
         self._number += 1
-        while self._number > 1:
+        if self._number == 1:
+            return self._file.path
+        wanted = path = self._file.numbered(self._number)
+        while not _make(path):
+            self._number += 1
             path = self._file.numbered(self._number)
-            try:
-                path.touch(exist_ok=False)
-            except FileExistsError:
-                self._number += 1
-            else:
-                return path
-        return self._file.path
+        if path != wanted:
+            self._log.warning("rerun: %s was there before; the next recording is %s", wanted, path)
+        return path
 
     def write(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Write, and flush if it is time to."""
@@ -151,6 +151,15 @@ class FileOutlet:
             abandon([opened.stream])  # to close it would wait for the disk, for ever
         else:
             opened.stream.disconnect()
+
+
+def _make(path: Path) -> bool:
+    """Make a file; False if one is there."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _why(path: Path, reason: str) -> str:

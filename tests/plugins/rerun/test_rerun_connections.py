@@ -88,6 +88,8 @@ def test_rerun_takes_every_viewer_that_we_take(authority: str, scheme: str) -> N
         ("file: proof.rrd", "it names no file", "write file:proof.rrd"),
         ("file:/", "it names no file", "write file:/proof.rrd"),
         ("file:///tmp/proof.rrd", "a path stands right after file:", "write file:/tmp/proof.rrd"),
+        ("proof.rrd", "a file is named by file:PATH", "write file:proof.rrd"),
+        ("./out/proof.rrd", "a file is named by file:PATH", "write file:./out/proof.rrd"),
         ("localhost", "it is no known word, and has no port", "write localhost:9876 for a viewer there"),
         ("localhost:", "it has no port", "write localhost:9876"),
         ("localhost:99999", "'99999' is no port", "a port is a number from 1 to 65535"),

@@ -72,7 +72,9 @@ def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
     assert columns["layers"] == [[3]]
 
 
-def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(kit: Any, tmp_path: Path) -> None:
+def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "proof.rrd"
     path.write_text("old", "ascii")
     (tmp_path / "proof-2.rrd").write_text("somebody's", "ascii")
@@ -89,6 +91,8 @@ def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(kit
     for name, file in files.items():
         assert kit.verify(file) == ""
         assert kit.rows_of(file)[f"{name}:values"] == 7
+    second = tmp_path / "proof-2.rrd"
+    assert caplog.messages == [f"rerun: {second} was there before; the next recording is {tmp_path / 'proof-3.rrd'}"]
 
 
 def test_what_is_written_into_nothing_is_passed_over(kit: Any, tmp_path: Path) -> None:
