@@ -82,7 +82,7 @@ def _unknown(model_type: str, top: Keys) -> ModelConfigError:
     if isinstance(text_type, str) and text_type in FAMILIES:
         hint = f"its {_TEXT} is of the known type {text_type}: give that table as a file of its own"
     else:
-        hint = "a circuit file can describe any model"
+        hint = "a model without recurrent layers has no such state; a circuit file can describe any other"
     return top.error(f"model_type {shown(model_type)} is not known; known are {', '.join(KNOWN)}", hint=hint)
 
 

@@ -69,6 +69,7 @@ class Convention:
         extends: What is said where its rule is applied to a family that nobody has seen it applied to; None elsewhere.
         unknown: Families of which nothing is known there.
         caveats: What its numbers leave out, a sentence each.
+        h_caveats: The same of temporal states, for models that have them.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Convention:
     extends: Callable[[RecurrentModel], str | None] = lambda _: None
     unknown: Collection[str] = ()
     caveats: tuple[str, ...] = ()
+    h_caveats: tuple[str, ...] = ()
 
     def window(self, model: RecurrentModel) -> str:
         """How many columns of a window are kept of this model, in terms of K."""
@@ -101,7 +103,9 @@ class Convention:
     def notes(self, model: RecurrentModel) -> tuple[str, ...]:
         """What the reader of a number of this model has to know, a sentence each."""
         found = (self.h(model).assumed, self.conv(model).assumed, self.extends(model))
-        return (*dict.fromkeys(sentence for sentence in found if sentence is not None), *self.caveats)
+        has_h = model.mixer is not None and model.mixer.h is not None
+        caveats = (*(self.h_caveats if has_h else ()), *self.caveats)
+        return (*dict.fromkeys(sentence for sentence in found if sentence is not None), *caveats)
 
 
 def extrapolated(model: RecurrentModel) -> bool:
@@ -188,7 +192,7 @@ TRANSFORMERS: Final = Convention(
     h=_transformers_h,
     conv=_model_dtype,
     extends=_extends("transformers 5.24"),
-    caveats=("h was measured without GPU kernels, which may store it in another dtype",),
+    h_caveats=("h was measured without GPU kernels, which may store it in another dtype",),
 )
 VLLM: Final = Convention(
     name="vllm",
@@ -287,7 +291,7 @@ def _with_conv(convention: Convention, value: str) -> Convention:
 
 
 def _with_h(convention: Convention, value: str) -> Convention:
-    return replace(convention, h=_given("h-dtype", value))
+    return replace(convention, h=_given("h-dtype", value), h_caveats=())
 
 
 _REPLACE: Final[Mapping[str, Callable[[Convention, str], Convention]]] = {

@@ -82,7 +82,7 @@ def test_unknown_types_are_told_the_known_ones() -> None:
         'model/config.json: model_type "llama\\n" is not known; known are bailing_hybrid, bamba, '
     )
     assert "qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_next" in str(error)
-    assert error.hint == "a circuit file can describe any model"
+    assert error.hint == "a model without recurrent layers has no such state; a circuit file can describe any other"
 
 
 def test_an_unknown_wrapper_of_a_known_type_gets_a_hint() -> None:

@@ -220,6 +220,14 @@ def test_replaced_dtypes_take_the_assumptions_about_them_along() -> None:
     assert state_circuit(model("qwen3_5"), choose("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
 
 
+def test_what_is_said_about_h_is_said_where_the_convention_decides_about_one() -> None:
+    said = "h was measured without GPU kernels, which may store it in another dtype"
+    without = Mixer(block="short_conv", h=None, conv_channels=16, conv_kernel=3)
+    assert said in state_circuit(model(), PRESETS["transformers"]).assumptions
+    assert said not in state_circuit(model("lfm2", mixer=without), PRESETS["transformers"]).assumptions
+    assert said not in state_circuit(model(), choose("transformers", h_dtype="f16")).assumptions
+
+
 def test_three_parts_make_a_convention_of_their_own() -> None:
     own = choose(conv_columns="K", conv_dtype="f16", h_dtype="f32")
     assert (own.name, formats(model(), own)) == ("custom", {"h": "f32", "conv": "f16"})
