@@ -42,7 +42,9 @@ class RerunPlugin:
                 kind=OptionKind.REPEATED,
                 summary="Show proofs in Rerun: serve, spawn, file:PATH or HOST:PORT; may be repeated.",
                 metavar="CONNECTION",
-                artefact=Artefact(name="proof.rrd", form="file:{path}", next_step="look at it in 3D: rerun {path}"),
+                artefact=Artefact(
+                    name="proof.rrd", form="file:{path}", next_step="look at it in 3D: {folder}rerun {path}"
+                ),
             )
         ]
 

@@ -24,7 +24,7 @@ from proofstream.errors import ProofstreamError, UsageError
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
-from proofstream.process import called_as, end_soon, fill_standard_streams, on_signals
+from proofstream.process import called_as, called_from, end_soon, fill_standard_streams, on_signals
 from proofstream.voice import voice
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ def _show_results(results: list[tuple[Path, str]]) -> None:
         return
     width = max(len(str(path)) for path, _ in results)
     _tell("the results, and what to do with them:")
+    called = {"command": called_as(), "folder": called_from()}
     for path, next_step in results:
-        voice.say(f"  {path!s:<{width}}  {next_step.format(path=path, command=called_as())}")
+        voice.say(f"  {path!s:<{width}}  {next_step.format(path=path, **called)}")
 
 
 class _App:

@@ -163,7 +163,7 @@ class Artefact:
     Attributes:
         name: The path below the folder of results.
         next_step: One line on what to do with it; ``{path}`` stands for where it is, ``{command}`` for how the command
-            was called.
+            was called, ``{folder}`` for what to type before another program that is installed beside it.
         form: How the flag's value is made of the path.
         settings: Keys of the plugin's configuration table that are set along with it.
     """

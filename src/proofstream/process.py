@@ -87,3 +87,9 @@ def called_as() -> str:
     if found is not None and Path(found).resolve() == called.resolve():
         return called.name
     return min(str(called), os.path.relpath(called), key=len)
+
+
+def called_from() -> str:
+    """What to type before the name of another program of this environment: the command's folder, if it was needed."""
+    head, slash, _ = called_as().rpartition(os.sep)
+    return head + slash

@@ -57,7 +57,8 @@ def test_there_is_one_flag_that_may_be_repeated() -> None:
     assert (option.flag, option.key, option.kind) == ("--rerun", "connections", OptionKind.REPEATED)
     assert option.artefact is not None
     assert option.artefact.form.format(path="out/proof.rrd") == "file:out/proof.rrd"
-    assert option.artefact.next_step.format(path="out/proof.rrd") == "look at it in 3D: rerun out/proof.rrd"
+    told = option.artefact.next_step.format(path="out/proof.rrd", folder="bin/")
+    assert told == "look at it in 3D: bin/rerun out/proof.rrd"
 
 
 def test_settings_come_from_all_places_in_one_form() -> None:
