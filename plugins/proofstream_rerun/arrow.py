@@ -18,6 +18,8 @@ pa: Any = import_module("pyarrow")  # it comes without types
 
 Array: TypeAlias = Any
 """An array of pyarrow's."""
+Content: TypeAlias = Sequence[rr.DescribedComponentBatch]
+"""Components of an entity."""
 Type: TypeAlias = Any
 """A type of pyarrow's."""
 Lengths = Sequence[int] | npt.NDArray[np.integer[Any] | np.bool_]
@@ -77,6 +79,14 @@ def components(example: rr.AsComponents) -> Mapping[str, Component]:
     return found
 
 
+def made(content: rr.AsComponents) -> Content:
+    """An archetype's components as arrays, so that they need not be made again each time that they are sent."""
+    return [
+        Component(batch.component_descriptor(), None).batch(batch.as_arrow_array())
+        for batch in content.as_component_batches()
+    ]
+
+
 def own_component(archetype: str, name: str, type_: str, size: int | None = None) -> Component:
     """A component that Rerun does not know, of one number or of so many; the viewer shows its values as they are."""
     descriptor = rr.ComponentDescriptor(f"{archetype}:{name}", archetype=f"proofstream.{archetype}")
@@ -90,10 +100,9 @@ _TIMES: Mapping[str, Type] = {name: pa.type_for_alias(name) for name in ("int64"
 class TimeColumn:
     """When each of some rows happened, on one timeline."""
 
-    def __init__(self, timeline: str, values: Sequence[int], type_: str) -> None:
+    def __init__(self, timeline: str, values: npt.NDArray[np.int64], type_: str) -> None:
         self._timeline = timeline
-        times = pa.py_buffer(np.array(values, np.int64))
-        self._times: Array = pa.Array.from_buffers(_TIMES[type_], len(values), [None, times])
+        self._times: Array = pa.Array.from_buffers(_TIMES[type_], len(values), [None, pa.py_buffer(values)])
 
     def timeline_name(self) -> str:
         """The timeline's name."""

@@ -6,6 +6,8 @@ MAX_ENTITIES tracks.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from proofstream import Envelope
 from proofstream_rerun.marks import PLAIN, Line, Look, Mark
 
@@ -18,37 +20,9 @@ KEPT_LINES = 256
 """Lines of one log that are kept for the snapshot."""
 
 
-class Moments:
-    """When each of some rows happened: three lists of equal length.
-
-    Attributes:
-        seq: Places in the host's order of events.
-        prover_ns: Nanoseconds since the proof began; they never go back.
-        wall_ns: Nanoseconds since the epoch.
-    """
-
-    __slots__ = ("prover_ns", "seq", "wall_ns")
-
-    def __init__(self) -> None:
-        self.seq: list[int] = []
-        self.prover_ns: list[int] = []
-        self.wall_ns: list[int] = []
-
-    def cut(self, keep: int) -> None:
-        """Let go of all but the last so many."""
-        del self.seq[:-keep], self.prover_ns[:-keep], self.wall_ns[:-keep]
-
-    def extend(self, others: Moments) -> None:
-        """Add all of some others."""
-        self.seq += others.seq
-        self.prover_ns += others.prover_ns
-        self.wall_ns += others.wall_ns
-
-    def part(self, start: int, end: int) -> Moments:
-        """Those from `start` up to `end`."""
-        part = Moments()
-        part.seq, part.prover_ns, part.wall_ns = self.seq[start:end], self.prover_ns[start:end], self.wall_ns[start:end]
-        return part
+Moment: TypeAlias = tuple[int, int, int]
+"""When something happened: nanoseconds since the proof began, which never go back; its place in the host's order of
+events; nanoseconds since the epoch."""
 
 
 class Rows:
@@ -58,7 +32,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
-        self.moments = Moments()
+        self.moments: list[Moment] = []
 
     def __len__(self) -> int:
         return len(self.marks)
@@ -88,9 +62,8 @@ class Track:
         taken, self.pending = self.pending, Rows()
         kept = self.kept
         kept.marks += taken.marks
-        kept.moments.extend(taken.moments)
-        del kept.marks[: -self._keep]
-        kept.moments.cut(self._keep)
+        kept.moments += taken.moments
+        del kept.marks[: -self._keep], kept.moments[: -self._keep]
         return taken
 
 
@@ -113,17 +86,13 @@ class Canvas:
         self.waiting: int = 0
         self.undrawn: int = 0
         self._started_ns = started_ns
-        self._seq = 0
-        self._wall_ns = started_ns
-        self._prover_ns = 0
+        self._now: Moment = 0, 0, started_ns
         self._changed_statics: dict[tuple[str, type[Mark]], None] = {}
 
     def move_to(self, envelope: Envelope) -> None:
         """Draw at the time of that event from now on. What happened before the proof began is drawn at its start."""
-        self._seq = envelope.seq
-        self._wall_ns = wall_ns = min(envelope.time_unix_nano, _LAST_NS)
-        prover_ns = wall_ns - self._started_ns
-        self._prover_ns = max(self._prover_ns, prover_ns)
+        wall_ns = min(envelope.time_unix_nano, _LAST_NS)
+        self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
     def add(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
         """Add a row now. A new entity looks as given, and keeps so many rows for those who come late."""
@@ -136,10 +105,7 @@ class Canvas:
         self.waiting += 1
         rows = track.pending
         rows.marks.append(mark)
-        moments = rows.moments
-        moments.seq.append(self._seq)
-        moments.prover_ns.append(self._prover_ns)
-        moments.wall_ns.append(self._wall_ns)
+        rows.moments.append(self._now)
 
     def say(self, path: str, text: str, level: str) -> None:
         """Add a line to a log."""

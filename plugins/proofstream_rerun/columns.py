@@ -24,7 +24,7 @@ from proofstream_rerun.arrow import (
     text,
     vectors,
 )
-from proofstream_rerun.canvas import Moments
+from proofstream_rerun.canvas import Moment
 from proofstream_rerun.field import M31_PRIME
 from proofstream_rerun.layout import placed
 from proofstream_rerun.marks import (
@@ -70,12 +70,13 @@ ROUND_NAMES = tuple(_ROUND)
 """What is written of a round, besides its claim."""
 
 
-def times_of(moments: Moments) -> tuple[TimeColumn, ...]:
+def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
     """The three timelines of some rows."""
+    prover_ns, seq, wall_ns = np.ascontiguousarray(np.array(moments, np.int64).T)
     return (
-        TimeColumn("prover_time", moments.prover_ns, "duration[ns]"),
-        TimeColumn("event", moments.seq, "int64"),
-        TimeColumn("wall_time", moments.wall_ns, "timestamp[ns]"),
+        TimeColumn("prover_time", prover_ns, "duration[ns]"),
+        TimeColumn("event", seq, "int64"),
+        TimeColumn("wall_time", wall_ns, "timestamp[ns]"),
     )
 
 
@@ -89,7 +90,7 @@ def columns_of(marks: Sequence[Mark]) -> Columns:
 
 
 def _boxes(marks: Sequence[BoxGroup]) -> Columns:
-    stocks = {id(mark.stock): _stock(mark.stock) for mark in marks}
+    stocks = {key: _stock(stock) for key, stock in {id(mark.stock): mark.stock for mark in marks}.items()}
     parts: list[Boxes] = []
     for mark in marks:
         boxes, ends = stocks[id(mark.stock)]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
-
 import numpy as np
 import rerun as rr
 
-from proofstream_rerun.arrow import components, numbers, pairs, strips, text, vectors
+from proofstream_rerun.arrow import Content, components, made, numbers, pairs, strips, text, vectors
 from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
-
-Content: TypeAlias = Sequence[rr.DescribedComponentBatch]
 
 _NAME_BYTES = 40
 
@@ -24,19 +19,15 @@ _LINES = components(rr.SeriesLines(names=[""], colors=[0], widths=[0.0]))
 _SERIES = components(rr.SeriesPoints(names=[""], colors=[0], marker_sizes=[0.0]))
 
 
-def _fixed(content: rr.AsComponents) -> Content:
-    return content.as_component_batches()
-
-
-AXES = _fixed(rr.ViewCoordinates.RIGHT_HAND_Y_UP)
+AXES = made(rr.ViewCoordinates.RIGHT_HAND_Y_UP)
 """What is up in space."""
-_SOLID = _fixed(rr.Boxes3D.from_fields(fill_mode="solid"))
-_TEXTS = _fixed(rr.Points3D.from_fields(radii=[-1.0], show_labels=True))
-_THIN = _fixed(rr.LineStrips3D.from_fields(radii=[-1.5]))
-_DIRECTED = _fixed(rr.GraphEdges.from_fields(graph_type="directed"))
-_STEPS = _fixed(rr.SeriesLines.from_fields(interpolation_mode=rr.components.InterpolationMode.StepAfter))
-_TRAIL = _fixed(rr.LineStrips3D.from_fields(radii=[0.1]))
-_CURSOR = _fixed(rr.Points3D.from_fields(radii=[-7.0], show_labels=True))
+_SOLID = made(rr.Boxes3D.from_fields(fill_mode="solid"))
+_TEXTS = made(rr.Points3D.from_fields(radii=[-1.0], show_labels=True))
+_THIN = made(rr.LineStrips3D.from_fields(radii=[-1.5]))
+_DIRECTED = made(rr.GraphEdges.from_fields(graph_type="directed"))
+_STEPS = made(rr.SeriesLines.from_fields(interpolation_mode=rr.components.InterpolationMode.StepAfter))
+_TRAIL = made(rr.LineStrips3D.from_fields(radii=[0.1]))
+_CURSOR = made(rr.Points3D.from_fields(radii=[-7.0], show_labels=True))
 
 
 def static_content(mark: Mark) -> tuple[Content, int]:

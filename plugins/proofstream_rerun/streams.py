@@ -10,12 +10,13 @@ import enum
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import rerun as rr
 import rerun_bindings
 
+from proofstream_rerun.arrow import Content, made
 from proofstream_rerun.recordings import PropertyValue, Recording, Write
 
 if TYPE_CHECKING:
@@ -52,11 +53,31 @@ def open_layout(application_id: str) -> rr.RecordingStream:
     return rr.RecordingStream._from_native(native)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
+class _Logged:
+    """Stands for a stream, and keeps what is logged to it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Content, bool]] = []
+
+    def log(self, path: str, content: rr.AsComponents, *, static: bool = False) -> None:
+        """Keep it, as the arrays that it comes to."""
+        self.calls.append((path, made(content), static))
+
+
+@functools.lru_cache(maxsize=8)
+def _logged(blueprint: rrb.Blueprint) -> Sequence[tuple[str, Content, bool]]:
+    """What a layout logs; many recordings have the same one."""
+    stream = _Logged()
+    blueprint._log_to_stream(cast("rr.RecordingStream", stream))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return stream.calls
+
+
 def _show(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
     """Send a layout as the SDK does, and close the stream that it is made by, which would be kept for ever."""
     layout = open_layout(stream.get_application_id() or "")
     layout.set_time("blueprint", sequence=0)
-    blueprint._log_to_stream(layout)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    for path, content, static in _logged(blueprint):
+        layout.log(path, content, static=static)
     storage = rerun_bindings.memory_recording(layout.to_native())
     assert storage is not None
     rerun_bindings.send_blueprint(storage, make_active=True, make_default=True, recording=stream.to_native())

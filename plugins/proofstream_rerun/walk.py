@@ -59,6 +59,7 @@ class Walk:
         self._proved = np.zeros(grid.layers, np.bool_)
         self._boxes: dict[int, GroupBoxes] = {}
         self._stale_groups: dict[int, None] = {}
+        self._touched: Layer | None = None
         self._drawn: dict[int, tuple[int, int]] = {}
         self._write = 0
         self._stale_trail = 0
@@ -90,9 +91,10 @@ class Walk:
         if not layer.add_round(number, total):
             self.undrawn_rounds += 1
             return
-        group = self._touch(index, layer)
+        if layer is not self._touched:
+            self._touch(index, layer)
         if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
-            self._draw_group(group)
+            self._draw_group(index // self._groups.size)
 
     def end(self, index: int, state: LayerState) -> None:
         """A layer ended, in that state."""
@@ -182,18 +184,19 @@ class Walk:
         else:
             self.proving.pop(index, None)
 
-    def _touch(self, index: int, layer: Layer) -> int:
-        """A layer is about to change; returns its group."""
+    def _touch(self, index: int, layer: Layer) -> None:
+        """A layer is about to change."""
         group = index // self._groups.size
         self._stale_groups[group] = None
         self._boxes_of(group).touch(index, layer)
-        return group
+        self._touched = layer
 
     def _settle(self, index: int, layer: Layer) -> int:
         """A layer has ended; returns its group."""
         group = index // self._groups.size
         self._stale_groups[group] = None
         self._boxes_of(group).settle(index, layer)
+        self._touched = None
         return group
 
     def _boxes_of(self, group: int) -> GroupBoxes:
@@ -207,6 +210,7 @@ class Walk:
 
     def _draw_group(self, group: int) -> None:
         self._stale_groups.pop(group, None)
+        self._touched = None
         row = self._boxes_of(group).row()
         if row.boxes:
             self._drawn[group] = row.boxes, self._write

@@ -91,7 +91,7 @@ def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
     start = 0
     for marks in _batches(rows.marks):
         columns, size = columns_of(marks)
-        times = times_of(rows.moments.part(start, start + len(marks)))
+        times = times_of(rows.moments[start : start + len(marks)])
         start += len(marks)
         yield RowsWrite(path, times, columns, _CALL_BYTES + size + _ROW_BYTES * len(marks))
 

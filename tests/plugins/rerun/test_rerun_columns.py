@@ -10,7 +10,6 @@ import numpy as np
 import rerun as rr
 
 from proofstream import RoundPoly, RoundPolyDeg3, SecureField, SumcheckRound
-from proofstream_rerun.canvas import Moments
 from proofstream_rerun.columns import columns_of, times_of
 from proofstream_rerun.field import M31_PRIME, sum_over_bits
 from proofstream_rerun.marks import Boxes, BoxGroup, Document, Line, Numbers, Points, State, Strips
@@ -109,8 +108,7 @@ def test_rounds_have_their_polynomials_and_the_sum_to_check() -> None:
 
 
 def test_the_timelines_are_exact() -> None:
-    moments = Moments()
-    moments.seq, moments.prover_ns, moments.wall_ns = [5, 6], [0, 1], [1_700_000_000_000_000_001, 2**63 - 1]
+    moments = [(0, 5, 1_700_000_000_000_000_001), (1, 6, 2**63 - 1)]
     prover_time, event, wall_time = times_of(moments)
     assert [column.timeline_name() for column in (prover_time, event, wall_time)] == [
         "prover_time",
@@ -121,4 +119,4 @@ def test_the_timelines_are_exact() -> None:
     assert prover_time.as_arrow_array().cast("int64").to_pylist() == [0, 1]
     assert event.as_arrow_array().to_pylist() == [5, 6]
     assert str(wall_time.as_arrow_array().type) == "timestamp[ns]"
-    assert wall_time.as_arrow_array().cast("int64").to_pylist() == moments.wall_ns
+    assert wall_time.as_arrow_array().cast("int64").to_pylist() == [1_700_000_000_000_000_001, 2**63 - 1]
