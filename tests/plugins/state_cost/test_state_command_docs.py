@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith(("PROOFSTREAM_", "COLUMNS", "NO_COLOR")):
             monkeypatch.delenv(name)
     shutil.copytree(REPOSITORY / "examples" / "circuits", tmp_path / "examples" / "circuits")
-    shutil.copytree(REPOSITORY / "tests" / "data" / "wire", tmp_path / "wire")
+    shutil.copytree(REPOSITORY / "tests" / "data" / "wire", tmp_path / "tests" / "data" / "wire")
     models = json.loads((REPOSITORY / "tests" / "data" / "state" / "golden.json").read_text("utf-8"))["models"]
     (model,) = [each for each in models if each["name"] == MODEL]
     config = {"model_type": model["model_type"], "dtype": "bfloat16", **model["config"]}
@@ -107,10 +107,10 @@ def test_the_run_that_is_shown(folder: Path) -> None:
 def test_the_engine_that_is_shown(folder: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     shutil.copy(folder / "examples" / "circuits" / "nemotron-3-nano-30b-a3b.toml", folder / "model.toml")
-    ran = _in_a_process(
-        folder, "-c", code, PROOFSTREAM_PLUGINS="record,state-cost", PROOFSTREAM_RECORD_PATH="engine.jsonl"
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    environ = {"PROOFSTREAM_PLUGINS": "record,state-cost,console", "PROOFSTREAM_RECORD_PATH": "engine.jsonl"}
+    ran = _in_a_process(folder, "-c", code.replace('"console"', '"console", "record"'), **environ)
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"verify_checkpoint +1 +8 +385 MiB +913 GiB/s$", ran.stderr, re.MULTILINE)
     made = [item.event for item in read_envelope_log(folder / "engine.jsonl") if isinstance(item, Decoded)]
     (moved,) = (event for event in made if isinstance(event, StateBytesMoved))
     assert (moved.bytes, moved.timed_ns) == (8 * 50495488, 412_000)
