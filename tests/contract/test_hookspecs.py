@@ -20,7 +20,10 @@ from proofstream import (
     PluginContext,
     ProofEvent,
     ProofStart,
+    ProofstreamError,
     SourceType,
+    Tool,
+    ToolCall,
     hookimpl,
     open_session,
 )
@@ -94,8 +97,23 @@ def test_the_code_in_the_guide_runs() -> None:
     for block in blocks:
         exec(block, namespace)
 
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert namespace["derived"] == [namespace["HelloSaid"](greeting="hello")]
+    (tool,) = namespace["KindsPlugin"]().proofstream_commands()
+    stream = str(REPOSITORY / "tests" / "data" / "wire" / "smollm2-135m-cpu.jsonl")
+    for only in (["LayerStart", "ProofStart"], "LayerStart,ProofStart"):
+        assert _written(tool, stream, as_json=False, only=only) == ["ProofStart 1\nLayerStart 211"]
+    assert _written(tool, stream, as_json=True, only=["ProofComplete"]) == ['{"ProofComplete": 1}']
+    with pytest.raises(ProofstreamError, match=r"^cannot read nowhere: "):
+        _written(tool, "nowhere", as_json=False)
+
+
+def _written(tool: Tool, argument: str, *, as_json: bool, **settings: object) -> list[str]:
+    """What a tool writes."""
+    written: list[str] = []
+    call = ToolCall(argument=argument, settings=settings, as_json=as_json, write=written.append, note=written.append)
+    assert tool.run(call) == 0
+    return written
 
 
 class Everything:
