@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,6 +98,17 @@ def own_component(archetype: str, name: str, type_: str, size: int | None = None
 _TIMES: Mapping[str, Type] = {name: pa.type_for_alias(name) for name in ("int64", "duration[ns]", "timestamp[ns]")}
 
 
+_FACTS: Mapping[type, Type] = {bool: pa.bool_(), int: pa.uint64(), float: pa.float64(), str: pa.utf8()}
+
+
+def fact(name: str, value: str | float | bool) -> rr.DescribedComponentBatch:
+    """A value under a name of its own.
+
+    Rerun's own values without an archetype are held to the type that the name had first in the process.
+    """
+    return Component(rr.ComponentDescriptor(name), None).batch(pa.array([value], _FACTS[type(value)]))
+
+
 class TimeColumn:
     """When each of some rows happened, on one timeline."""
 
@@ -115,9 +127,7 @@ class TimeColumn:
 
 def offsets(lengths: Lengths) -> npt.NDArray[np.int32]:
     """Where each of some parts begins, and where the last one ends."""
-    ends = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    return ends
+    return np.fromiter(accumulate(lengths, initial=0), np.int32, len(lengths) + 1)
 
 
 _FEW = pa.array(np.arange(1025, dtype=np.int32))

@@ -72,7 +72,8 @@ ROUND_NAMES = tuple(_ROUND)
 
 def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
     """The three timelines of some rows."""
-    prover_ns, seq, wall_ns = np.ascontiguousarray(np.array(moments, np.int64).T)
+    flat = np.fromiter(chain.from_iterable(moments), np.int64, 3 * len(moments))
+    prover_ns, seq, wall_ns = np.ascontiguousarray(flat.reshape(-1, 3).T)
     return (
         TimeColumn("prover_time", prover_ns, "duration[ns]"),
         TimeColumn("event", seq, "int64"),

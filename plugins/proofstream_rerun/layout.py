@@ -256,10 +256,10 @@ def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
     starts = index[np.concatenate(([True], breaks))]
     ends = index[np.concatenate((breaks, [True]))]
     reach = PITCH * 0.45
-    return [
-        np.array([(grid.x[a] - reach, TRAIL_Y, grid.z[a]), (grid.x[b] + reach, TRAIL_Y, grid.z[b])], np.float32)
-        for a, b in zip(starts, ends, strict=True)
-    ]
+    strips = np.full((len(starts), 2, 3), TRAIL_Y, np.float32)
+    strips[:, 0, 0], strips[:, 0, 2] = grid.x[starts] - reach, grid.z[starts]
+    strips[:, 1, 0], strips[:, 1, 2] = grid.x[ends] + reach, grid.z[ends]
+    return list(strips)
 
 
 def backbone(grid: Grid) -> list[Floats]:

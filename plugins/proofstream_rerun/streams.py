@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import rerun as rr
 import rerun_bindings
 
-from proofstream_rerun.arrow import Content, made
+from proofstream_rerun.arrow import Content, fact, made
 from proofstream_rerun.recordings import PropertyValue, Recording, Write
 
 if TYPE_CHECKING:
@@ -92,9 +91,8 @@ def _introduce(recording: Recording, stream: rr.RecordingStream) -> None:
 
 
 def send_property(stream: rr.RecordingStream, name: str, values: Mapping[str, PropertyValue]) -> None:
-    """Send facts about a recording as a whole. Rerun holds each name to the type that it had first."""
-    typed = {key: np.uint64(value) if type(value) is int else value for key, value in values.items()}
-    stream.send_property(name, rr.AnyValues(drop_untyped_nones=True, **typed))
+    """Send facts about a recording as a whole."""
+    stream.send_property(name, [fact(key, value) for key, value in values.items()])
 
 
 class Flushed(enum.Enum):
