@@ -49,7 +49,6 @@ Columns = tuple[Sequence[rr.ComponentColumn], int]
 _LEVEL_BYTES = 8
 _ROUND_BYTES = 120
 _LIMBS = 4
-_COEFFICIENTS = 4
 _FIELDS = attrgetter("layer_idx", "round", "total_rounds", "claim_value_approx", "poly_deg2", "poly_deg3")
 _MARKDOWN = "text/markdown"
 
@@ -204,25 +203,25 @@ def _polynomials(
     quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None]
 ) -> Iterable[rr.ComponentColumn]:
     """Coefficients and p(0) + p(1), four limbs each; a row has none of those that its round does not have."""
-    limbs = np.zeros((len(cubics), _COEFFICIENTS, _LIMBS), np.uint32)
-    counts = np.zeros(len(cubics), np.int32)
-    for polynomials, count in ((cubics, 4), (quadratics, 3)):  # the quadratic one counts, if there are both
-        given = [polynomial for polynomial in polynomials if polynomial is not None]
-        if given:
-            which = np.array([polynomial is not None for polynomial in polynomials])
-            counts[which] = count
-            coefficients = map(astuple, chain.from_iterable(map(astuple, given)))
-            flat = np.fromiter(chain.from_iterable(coefficients), np.uint32, len(given) * count * _LIMBS)
-            limbs[which] = 0
-            limbs[which, :count] = flat.reshape(-1, count, _LIMBS)
-    for place in range(int(counts.max())):
-        has_one = counts > place
-        yield _vectors(_ROUND[f"c{place}"], limbs[has_one, place], has_one)
-    if counts.any():
-        has_any = counts > 0
-        given_limbs = limbs[has_any].astype(np.uint64)
-        sums = (given_limbs.sum(axis=1) + given_limbs[:, 0]) % M31_PRIME
-        yield _vectors(_ROUND["p0_plus_p1"], sums.astype(np.uint32), has_any)
+    polynomials = [
+        cubic if quadratic is None else quadratic for quadratic, cubic in zip(quadratics, cubics, strict=True)
+    ]
+    given = [astuple(polynomial) for polynomial in polynomials if polynomial is not None]
+    if not given:
+        return
+    coefficients = list(chain.from_iterable(given))
+    flat = np.fromiter(chain.from_iterable(map(astuple, coefficients)), np.uint32, len(coefficients) * _LIMBS)
+    limbs = flat.reshape(-1, _LIMBS)
+    lengths = np.fromiter(map(len, given), np.int64, len(given))
+    starts = np.cumsum(lengths) - lengths
+    has_any = np.array([polynomial is not None for polynomial in polynomials])
+    for place in range(int(lengths.max())):
+        is_long = lengths > place
+        has_one = has_any.copy()
+        has_one[has_any] = is_long
+        yield _vectors(_ROUND[f"c{place}"], limbs[starts[is_long] + place], has_one)
+    sums = np.add.reduceat(limbs, starts, axis=0, dtype=np.uint64) + limbs[starts]
+    yield _vectors(_ROUND["p0_plus_p1"], (sums % M31_PRIME).astype(np.uint32), has_any)
 
 
 def _vectors(
