@@ -128,11 +128,14 @@ def check_files(connections: Sequence[Connection]) -> None:
     """See that files can be made where they shall be.
 
     Raises:
-        ConfigError: A place is a folder, its folder is missing, or neither may be written.
+        ConfigError: A place is a folder or a device, its folder is missing, or neither may be written.
     """
     for connection in connections:
         if isinstance(connection, File):
-            _check_file(connection)
+            try:
+                _check_file(connection)
+            except OSError as error:
+                raise ConfigError(f"rerun: file:{connection.path}: {error.strerror}", hint="name another one") from None
 
 
 def check_switch(environ: Mapping[str, str]) -> None:
@@ -150,6 +153,9 @@ def _check_file(file: File) -> None:
     path = file.path
     if path.is_dir():
         raise ConfigError(f"rerun: file:{path} is a folder", hint=f"name a file in it: file:{path / 'proof.rrd'}")
+    if path.exists() and not path.is_file():
+        # Rerun would freeze the process for as long as nobody reads from a pipe.
+        raise ConfigError(f"rerun: file:{path} is a pipe or a device", hint="name a file")
     if not path.parent.is_dir():
         raise ConfigError(f"rerun: file:{path}: there is no folder {path.parent}", hint="make it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

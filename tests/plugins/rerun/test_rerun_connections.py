@@ -169,6 +169,19 @@ def test_several_places_keep_their_order() -> None:
     assert parse_connections(["serve", "file:/tmp/a.rrd", "h:1"]) == (Serve(), File(Path("/tmp/a.rrd")), Viewer("h", 1))
 
 
+def test_what_is_no_file_is_refused_as_rerun_would_wait_for_its_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(ConfigError, match=f"file:{path} is a pipe or a device"):
+            check_files([File(path)])
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    (named,) = parse_connections([f"file:{tmp_path}/{'x' * 300}"])
+    with pytest.raises(ConfigError, match="File name too long"):
+        check_files([named])
+
+
 def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there.rrd").write_bytes(b"")
     check_files([File(tmp_path / "there.rrd"), Serve(), File(tmp_path / "new.rrd")])
