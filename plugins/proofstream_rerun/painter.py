@@ -36,7 +36,7 @@ from proofstream_rerun.scene import NOTED, Scene
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""
-WRITE_SHARE = 0.025
+WRITE_SHARE = 0.01
 """Writing may take this share of the time; where it would take more, there are fewer writes with more rows in each."""
 LONGEST_WAIT_S = 1.0
 """Seconds between two writes at most, if there is something to write."""
