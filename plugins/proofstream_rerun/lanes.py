@@ -35,6 +35,10 @@ class Groups:
         first = group * self.size
         return range(first, min(self._layers, first + self.size))
 
+    def count(self, group: int) -> int:
+        """How many layers are in a group."""
+        return min(self.size, self._layers - group * self.size)
+
     def name(self, group: int) -> str:
         """The group's name in the paths of entities: `007`, or `000-011`."""
         members, digits = self.members(group), self._digits
@@ -94,7 +98,7 @@ class Lanes:
             return _ABORTED
         if counts[_PROVING]:
             return _PROVING
-        layers = len(self._groups.members(group))
+        layers = self._groups.count(group)
         if counts[_PROVED] == layers:
             return _PROVED
         done = counts[_PROVED:_ABORTED]

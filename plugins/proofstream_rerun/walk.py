@@ -124,11 +124,13 @@ class Walk:
 
     def rest(self, active: Sequence[Interval]) -> None:
         """Show which devices are at no layer."""
-        starts = (layer.opened.event for layer in active if layer.opened is not None)
-        busy = {event.gpu_device for event in starts if isinstance(event, LayerStart)}
-        for device, shown in self._devices.items():
-            if shown is not None and device not in busy:
-                self._show_device(device, None)
+        idle = [device for device, shown in self._devices.items() if shown is not None]
+        for layer in active:
+            event = None if layer.opened is None else layer.opened.event
+            if isinstance(event, LayerStart) and event.gpu_device in idle:
+                idle.remove(event.gpu_device)
+        for device in idle:
+            self._show_device(device, None)
 
     def catch_up(self, *, at_end: bool) -> None:
         """Draw what has changed since it was last drawn."""
