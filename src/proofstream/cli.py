@@ -24,7 +24,8 @@ from proofstream.errors import ProofstreamError, UsageError
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
-from proofstream.process import called_as, called_from, end_soon, fill_standard_streams, on_signals
+from proofstream.process import end_soon, fill_standard_streams, on_signals
+from proofstream.results import columns_of_standard_error, describe
 from proofstream.voice import voice
 
 if TYPE_CHECKING:
@@ -83,11 +84,9 @@ def _tell(text: str) -> None:
 def _show_results(results: list[tuple[Path, str]]) -> None:
     if not results:
         return
-    width = max(len(str(path)) for path, _ in results)
     _tell("the results, and what to do with them:")
-    called = {"command": called_as(), "folder": called_from()}
-    for path, next_step in results:
-        voice.say(f"  {path!s:<{width}}  {next_step.format(path=path, **called)}")
+    for line in describe(results, columns=columns_of_standard_error()):
+        voice.say(line)
 
 
 class _App:
