@@ -34,10 +34,12 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
     words = list(arguments)
     if "--" in words:
         words = words[: words.index("--")]
-    for index, word in enumerate(words):
+    for word, following in zip(words, [*words[1:], None], strict=True):
         flag, equals, value = word.partition("=")
         if not equals:
-            value = words[index + 1] if index + 1 < len(words) else ""
+            if following is None:
+                break
+            value = following
         match flag:
             case "--config":
                 early.config = Path(value)

@@ -59,7 +59,8 @@ def _main(words: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        return _complain(error.format_message(), f"see: {context.command_path} --help" if context else None)
+        command = context.command_path if context else " ".join(("proofstream", *words[:1]))  # words came that far
+        return _complain(error.format_message(), f"see: {command} --help")
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except OSError as error:

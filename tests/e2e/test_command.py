@@ -55,6 +55,13 @@ def test_a_mistake_is_one_line_and_status_2(proofstream_command: Any, words: lis
     assert result.out == ""
 
 
+@pytest.mark.parametrize("words", [["run"], ["run", str(SMOL), "--nope"], ["run", str(SMOL), "--record"]])
+def test_a_mistake_in_the_words_is_told_where_the_help_is(proofstream_command: Any, words: list[str]) -> None:
+    result = proofstream_command(*words)
+    assert result.status == 2
+    assert result.err.splitlines()[-1] == "proofstream: hint: see: proofstream run --help"
+
+
 def test_without_a_word_it_says_what_there_is(proofstream_command: Any) -> None:
     result = proofstream_command()
     assert (result.status, result.err) == (0, "")
