@@ -147,6 +147,8 @@ class FileOutlet:
         flushed, reason = flush(opened.stream, _END_S)
         if flushed is not Flushed.DONE:
             self._give_up(opened, reason)
+        elif not opened.path.exists():
+            self._give_up(opened, "the file was taken away")
         if flushed is Flushed.SLOW:
             abandon([opened.stream])  # to close it would wait for the disk, for ever
         else:

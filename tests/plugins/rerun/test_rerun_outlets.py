@@ -194,6 +194,17 @@ def test_what_recordings_held_is_given_back_when_they_have_ended(kit: Any, tmp_p
     assert done.stdout == "32 files, no threads more\n", done.stderr
 
 
+def test_a_file_that_somebody_took_away_is_lost(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "proof.rrd"
+    outlets = kit.outlets(f"file:{path}")
+    outlets.begin(kit.recording())
+    path.unlink()
+    outlets.close(5)
+
+    assert outlets.counters()["lost_files"] == 1
+    assert caplog.messages == [f"rerun: the recording ends here: {path}: the file was taken away"]
+
+
 def test_an_application_keeps_its_own_recording(kit: Any, tmp_path: Path) -> None:
     code = "import rerun as rr\nrr.init('theirs')\n" + MANY + "print(rr.get_application_id())\n"
     done = kit.run_python(code, str(tmp_path))
