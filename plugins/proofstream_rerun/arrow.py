@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -70,12 +70,16 @@ class _Column(rr.ComponentColumn):
         return self._rows
 
 
+def _arrow(batch: rr.DescribedComponentBatch) -> Array:
+    return cast("Array", batch).as_arrow_array()
+
+
 def components(example: rr.AsComponents) -> Mapping[str, Component]:
     """The components of an archetype by their short names, from one that has a value of each."""
     found: dict[str, Component] = {}
     for batch in example.as_component_batches():
         descriptor = batch.component_descriptor()
-        values: Array = batch.as_arrow_array()
+        values = _arrow(batch)
         found[descriptor.component.rpartition(":")[2]] = Component(descriptor, values.type)
     return found
 
@@ -83,8 +87,7 @@ def components(example: rr.AsComponents) -> Mapping[str, Component]:
 def made(content: rr.AsComponents) -> Content:
     """An archetype's components as arrays, so that they need not be made again each time that they are sent."""
     return [
-        Component(batch.component_descriptor(), None).batch(batch.as_arrow_array())
-        for batch in content.as_component_batches()
+        Component(batch.component_descriptor(), None).batch(_arrow(batch)) for batch in content.as_component_batches()
     ]
 
 
