@@ -7,6 +7,7 @@ exit status 2.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -20,18 +21,19 @@ import proofstream
 from proofstream import listings
 from proofstream.arguments import EarlyArguments, read_early, settle_optional_values
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
-from proofstream.errors import ProofstreamError, UsageError
+from proofstream.errors import ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
 from proofstream.logs import set_up_logging
 from proofstream.process import end_soon, fill_standard_streams, on_signals
-from proofstream.results import columns_of_standard_error, describe
+from proofstream.results import columns_of_standard_error, lines_about
 from proofstream.voice import voice
 
 if TYPE_CHECKING:
     from proofstream.config import Config
 
 EXIT_USAGE = 2
+_log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
 
 
@@ -86,7 +88,7 @@ def _show_results(results: list[tuple[Path, str]]) -> None:
     if not results:
         return
     _tell("the results, and what to do with them:")
-    for line in describe(results, columns=columns_of_standard_error()):
+    for line in lines_about(results, columns=columns_of_standard_error()):
         voice.say(line)
 
 
@@ -131,13 +133,23 @@ class _App:
             note = _say_nothing if values["quiet"] else _tell
             settings = config.table(plugin) | given
             call = ToolCall(argument=argument, settings=settings, as_json=as_json, write=click.echo, note=note)
-            return tool.run(call)
+            return self._run_tool(tool, call, plugin)
 
         argument = click.Argument(["argument"], metavar=tool.argument)
         as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
         general = [param for param in _general_params() if param.name != "strict"]
         params = [argument, *map(_param, tool.options), as_json, *general]
         return click.Command(tool.name, params=params, callback=callback, help=tool.summary, short_help=tool.summary)
+
+    def _run_tool(self, tool: Tool, call: ToolCall, plugin: str) -> int:
+        try:
+            return tool.run(call)
+        except (ProofstreamError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a stranger's tool may raise anything
+            _log.debug("the command %s failed", tool.name, exc_info=True)
+            _tell(f"plugin {self.registry.records[plugin].label} failed: {describe(error)}")
+            return 1
 
     # Commands that run a source
 

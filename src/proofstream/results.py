@@ -10,7 +10,7 @@ from pathlib import Path
 from proofstream.process import called_as, called_from
 
 
-def describe(results: Sequence[tuple[Path, str]], *, columns: int) -> list[str]:
+def lines_about(results: Sequence[tuple[Path, str]], *, columns: int) -> list[str]:
     """One line for each result, or two where the terminal is too narrow for that.
 
     Args:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proofstream.results import columns_of_standard_error, describe
+from proofstream.results import columns_of_standard_error, lines_about
 
 RESULTS = [(Path("out/otlp"), "for a Collector"), (Path("out/proof.jsonl"), "replay it: {command} run {path}")]
 
@@ -27,11 +27,11 @@ def test_results_stand_in_one_line_each_where_there_is_room() -> None:
         "  out/otlp         for a Collector",
         "  out/proof.jsonl  replay it: env/bin/prove run out/proof.jsonl",
     ]
-    assert describe(RESULTS, columns=len(lines[1])) == lines
+    assert lines_about(RESULTS, columns=len(lines[1])) == lines
 
 
 def test_a_narrow_terminal_has_two_lines_for_each() -> None:
-    assert describe(RESULTS, columns=60) == [
+    assert lines_about(RESULTS, columns=60) == [
         "  out/otlp",
         "    for a Collector",
         "  out/proof.jsonl",
@@ -40,7 +40,7 @@ def test_a_narrow_terminal_has_two_lines_for_each() -> None:
 
 
 def test_no_results_are_no_lines() -> None:
-    assert describe([], columns=0) == []
+    assert lines_about([], columns=0) == []
 
 
 def test_columns_are_those_of_standard_error() -> None:
