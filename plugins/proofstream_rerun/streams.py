@@ -73,7 +73,7 @@ def _logged(blueprint: rrb.Blueprint) -> Sequence[tuple[str, Content, bool]]:
 
 def _show(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
     """Send a layout as the SDK does, and close the stream that it is made by, which would be kept for ever."""
-    layout = open_layout(stream.get_application_id() or "")
+    layout = open_layout(rr.get_application_id(stream) or "")
     layout.set_time("blueprint", sequence=0)
     for path, content, static in _logged(blueprint):
         layout.log(path, content, static=static)
