@@ -31,8 +31,12 @@ def forget_in_children(mortal: Mortal) -> None:
 
 
 def _forget_all() -> None:
-    for mortal in list(_mortals):
+    mortals = list(_mortals)
+    for mortal in mortals:
         mortal.forget()
+    if mortals:
+        # It would wait for ever for a lock that one of Rerun's threads held in the parent when the child was forked.
+        rr.unregister_shutdown()
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -20,6 +20,8 @@ from proofstream import (
     Opened,
     PluginHealth,
     Proof,
+    ProofAborted,
+    ProofComplete,
     ProofEvent,
     ProofStart,
     SessionClosed,
@@ -40,6 +42,8 @@ WRITE_SHARE = 0.01
 """Writing may take this share of the time; where it would take more, there are fewer writes with more rows in each."""
 LONGEST_WAIT_S = 1.0
 """Seconds between two writes at most, if there is something to write."""
+MAX_WAITING_EVENTS = 2048
+"""So many events are drawn before it is time to write."""
 MAX_WAITING_ROWS = 8192
 """So many rows of a recording are written before it is time."""
 MAX_HELD = 4096
@@ -48,6 +52,8 @@ MAX_JOBS = 1024
 """Jobs for which events wait at most; and sessions and plugins that something is remembered of."""
 
 _TROUBLED = frozenset({"stalled", "broken", "failed"})
+_PROMPT = frozenset({ProofComplete, ProofAborted, SessionClosed})
+"""What is shown at once."""
 
 
 class PaintSettings(Protocol):
@@ -61,6 +67,9 @@ class PaintSettings(Protocol):
 
 class Painter:
     """Draws what happens.
+
+    Events wait until it is time to write and are drawn in one go: an event that comes alone after a pause finds cold
+    caches, and takes twice as long.
 
     Args:
         outlets: Where recordings go to.
@@ -81,6 +90,7 @@ class Painter:
         self._clock = clock
         self._timelines = Timelines()
         self._easels = Easels(outlets, application_id=settings.application_id, clock=clock)
+        self._waiting: list[Envelope] = []
         self._held: dict[Job, list[Envelope]] = {}
         self._alone: dict[str, int] = {}
         self._health: dict[str, tuple[str, int]] = {}
@@ -98,17 +108,18 @@ class Painter:
     # What the plugin calls
 
     def consume(self, batch: Batch) -> None:
-        """Take the next envelopes into account, and write if it is time to."""
-        for envelope in batch:
-            self._take(envelope)
-        self._write_if_due()
+        """Take the next envelopes, and draw and write if it is time to."""
+        self._waiting += batch
+        self._is_due = self._is_due or any(type(envelope.event) in _PROMPT for envelope in batch)
+        self._work()
 
     def tick(self) -> None:
-        """Write what waits, if it is time to."""
-        self._write_if_due()
+        """Draw and write what waits, if it is time to."""
+        self._work()
 
     def close(self) -> None:
-        """Write everything and end all recordings."""
+        """Draw and write everything and end all recordings."""
+        self._draw_waiting()
         for job in list(self._held):
             self._draw_held(job)
         self._easels.end()
@@ -126,14 +137,24 @@ class Painter:
             "unplaced_events": self._unplaced,
         }
 
-    def _write_if_due(self) -> None:
+    def _work(self) -> None:
         now = self._clock()
-        is_crowded = any(easel.scene.canvas.waiting > MAX_WAITING_ROWS for easel in self._easels)
-        if self._is_due or is_crowded or now >= self._next_write_at:
+        is_time = self._is_due or now >= self._next_write_at
+        if is_time or len(self._waiting) >= MAX_WAITING_EVENTS:
+            self._draw_waiting()
+        if is_time or self._is_due or self._is_crowded():
             self._is_due = False
             self._easels.write()
             took_s = self._clock() - now
             self._next_write_at = now + min(LONGEST_WAIT_S, max(WRITE_EVERY_S, took_s / WRITE_SHARE))
+
+    def _draw_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for envelope in waiting:
+            self._take(envelope)
+
+    def _is_crowded(self) -> bool:
+        return any(easel.scene.canvas.waiting > MAX_WAITING_ROWS for easel in self._easels)
 
     # Envelopes
 

@@ -516,6 +516,7 @@ def test_a_trace_becomes_a_property_and_stays_one_for_late_viewers(bench: Bench)
     bench.draw(envelopes([proof_start(1)], close=False), close=False)
     bench.write()
     bench.draw(envelopes([trace], close=False)[1:], close=False)
+    bench.write()
     recording = bench.pages.named("tiny")
     assert bench.pages.properties[recording]["trace"]["trace_id"] == "ab" * 16
     assert bench.pages.recordings[recording].properties["trace"]["span_id"] == "cd" * 8
@@ -681,18 +682,21 @@ def test_a_recording_ends_a_while_after_the_next_proof_began(bench: Bench) -> No
     )
     bench.draw(envelopes([*whole_proof(1), proof_start(1)], close=False), close=False)
     bench.draw(envelopes([cost], close=False)[1:], close=False)
+    bench.write()
     bench.clock.advance(LINGER_S + 1)
     bench.painter.tick()
     first = bench.pages.named("proof 0")
     assert "7" in bench.pages.texts(first, "state/programs")[-1]
     assert bench.pages.calls[first][-1] == "end"
     bench.draw(envelopes([cost], close=False)[1:], close=False)
+    bench.write()
     assert bench.painter.counters()["unplaced_events"] == 1
 
 
 def test_what_waits_too_long_is_counted(bench: Bench) -> None:
     stream = [Log(level=LogLevel.Info, message="x")] * (MAX_HELD + 3)
     bench.draw(envelopes(stream, close=False), close=False)
+    bench.write()
     assert bench.painter.counters()["unplaced_events"] == 3
 
 
