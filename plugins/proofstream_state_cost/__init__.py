@@ -116,11 +116,15 @@ def _given_costs(settings: Settings) -> Costs | None:
 class StateCostPlugin:
     """The plugin `state-cost`.
 
+    A recording has the costs that were derived when it was made. Unless somebody asks for the plugin they are not
+    derived anew: the file that they rest on may not be at hand.
+
     Args:
         settings: Values of the configuration table `[state-cost]`, which win over it.
     """
 
     autoload: ClassVar[bool] = True
+    rederives: ClassVar[str] = "asked"
 
     def __init__(self, **settings: Any) -> None:
         self._given = settings
@@ -142,19 +146,13 @@ class StateCostPlugin:
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Read the settings and the file that they name.
-
-        A replay has the costs that were recorded. Unless somebody asks for the plugin, they are not made anew: the file
-        that they were made by may not be at hand.
-        """
+        """Read the settings and the file that they name."""
         from proofstream_state_cost.follow import Follower
         from proofstream_state_cost.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})
         self._has_file = settings.file is not None
         self._asked = context.asked or self._has_file
-        if not self._asked and not context.live:
-            return False
         self._follower = Follower(_given_costs(settings), settings.formats, context.log)
         return True
 

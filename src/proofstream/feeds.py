@@ -42,7 +42,7 @@ class HostFeed:
     ) -> HostSessionFeed:
         """See `contracts.Feed`."""
         replayed = not self.host.live
-        session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
+        session = self.host.new_session(source=source, session_id=session_id, replayed=replayed, recorded=recorded)
         opening = (time_source, opened_at)
         if not recorded:
             self.host.announce(session, time_source=time_source, opened_at=opened_at)
@@ -79,8 +79,8 @@ class HostSessionFeed:
             self._session.closing_sent = isinstance(last.event, SessionClosed)
         if not self._feed.host.live:
             # A plugin that is at work derives its events anew; those of one that is not here can only be replayed.
-            at_work = self._feed.host.active
-            chunk = [decoded for decoded in chunk if decoded.origin not in at_work]
+            anew = set(self._feed.host.active).difference(self._session.left_alone_by)
+            chunk = [decoded for decoded in chunk if decoded.origin not in anew]
         if self._feed.waits:
             self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
         else:

@@ -18,6 +18,8 @@ What a plugin may rely on:
    anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
    seconds. A class attribute ``autoload = False`` says that the plugin is used only if somebody asks for it,
    ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
+   A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless somebody
+   asked for it: what it made when they were recorded is replayed.
 """
 
 from __future__ import annotations

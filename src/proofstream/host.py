@@ -161,6 +161,11 @@ class Host:
         """The plugins that take events."""
         return [lane.name for lane in self.lanes if lane.is_listening]
 
+    @property
+    def leaving_recordings_alone(self) -> list[str]:
+        """The plugins that get nothing of recorded sessions, whose own recorded events are kept."""
+        return [lane.name for lane in self.lanes if lane.record.rederives == "asked" and lane.name not in self.asked]
+
     # Sessions
 
     def new_session(
@@ -169,6 +174,7 @@ class Host:
         source: str,
         session_id: str | None = None,
         replayed: bool = False,
+        recorded: bool = False,
         owner: SessionOwner | None = None,
     ) -> Session:
         """Make a session and take it in; nothing is announced yet."""
@@ -178,6 +184,7 @@ class Host:
             source=source,
             session_id=session_id,
             replayed=replayed,
+            left_alone_by=self.leaving_recordings_alone if recorded else (),
         )
         self.sessions[session.session_id] = session
         self.sessions_opened += 1

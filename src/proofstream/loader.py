@@ -41,6 +41,7 @@ class PluginRecord:
         hooks: Its hooks, once it is loaded.
         autoload: Whether it is used without being asked for; `command`: only by the command.
         tick_s: After how many idle seconds it wants an empty batch.
+        rederives: Whether it makes its events anew of recorded sessions; `asked`: only if somebody asked for it.
         speaks_for_itself: Whether the reason is the plugin's own, in words for the user.
     """
 
@@ -53,6 +54,7 @@ class PluginRecord:
     hooks: Hooks | None = None
     autoload: bool | str = True
     tick_s: float | None = None
+    rederives: bool | str = True
     speaks_for_itself: bool = False
 
     @property
@@ -260,6 +262,7 @@ def mark_unconfigured(record: PluginRecord, error: BaseException) -> None:
 def _adopt(record: PluginRecord, plugin: object) -> None:
     record.hooks = Hooks(plugin, record.name)
     record.autoload = getattr(plugin, "autoload", True)
+    record.rederives = getattr(plugin, "rederives", True)
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:

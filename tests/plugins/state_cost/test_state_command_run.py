@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -41,7 +42,7 @@ class Finished:
 def proofstream_run(tmp_path: Path) -> Callable[..., Finished]:
     """Runs ``proofstream run`` in a process of its own and an empty folder."""
 
-    def run(*words: str | Path, **environ: str) -> Finished:
+    def run(*words: str | Path, stdin: IO[bytes] | int = subprocess.DEVNULL, **environ: str) -> Finished:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "OTEL_"))}
         without = ("--no-plugin", "otel", "--no-plugin", "gpu", "--no-plugin", "rerun", "--no-console")
         ran = subprocess.run(
@@ -49,7 +50,7 @@ def proofstream_run(tmp_path: Path) -> Callable[..., Finished]:
             check=False,
             cwd=tmp_path,
             env=kept | environ,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             capture_output=True,
             text=True,
             timeout=60,
@@ -113,6 +114,24 @@ def test_a_replay_has_each_cost_once_whoever_asks(proofstream_run: Callable[...,
     assert ours(tmp_path / "kept.jsonl") == first
     assert ours(tmp_path / "anew.jsonl") == first
     assert first
+
+
+@pytest.mark.parametrize("by_pipe", [False, True])
+def test_what_a_producer_declares_is_priced_unasked_and_once(
+    proofstream_run: Callable[..., Finished], tmp_path: Path, by_pipe: bool
+) -> None:
+    write(tmp_path / "s.jsonl", compiled(), START, StateProgramRun(program="slot_zero", sequences=2), COMPLETE)
+    assert proofstream_run("s.jsonl", "--record", "r.jsonl").status == 0
+    first = ours(tmp_path / "r.jsonl")
+    assert [type(event).__name__ for event in first] == ["StateProgramCost"] * 4 + ["StateBytesMoved"]
+
+    if by_pipe:
+        with (tmp_path / "r.jsonl").open("rb") as recording:
+            again = proofstream_run("-", "--record", "again.jsonl", stdin=recording)
+    else:
+        again = proofstream_run("r.jsonl", "--record", "again.jsonl")
+    assert again.status == 0, again.err
+    assert ours(tmp_path / "again.jsonl") == first
 
 
 def test_states_and_runs_of_a_stream(proofstream_run: Callable[..., Finished], tmp_path: Path) -> None:

@@ -510,9 +510,9 @@ def test_a_config_json_with_a_convention(tmp_path: Path) -> None:
     }
 
 
-def test_a_replay_keeps_what_was_recorded_unless_somebody_asks() -> None:
+def test_a_file_is_priced_as_well_as_what_happens_now() -> None:
     events = envelopes([compiled(states()), started(), COMPLETE])
-    assert InlineHost(StateCostPlugin(), asked=False, live=False).feed(events) == []
+    assert len(InlineHost(StateCostPlugin(), asked=False, live=False).feed(events)) == 4
     assert len(InlineHost(StateCostPlugin(), asked=True, live=False).feed(events)) == 4
     assert len(InlineHost(StateCostPlugin(), QWEN, asked=False, live=False).feed(events)) == 5, "and a warning"
     assert len(InlineHost(StateCostPlugin(), asked=False, live=True).feed(events)) == 4
