@@ -203,7 +203,7 @@ class Bus:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
             time_unix_nano = now if what.time_unix_nano is None else what.time_unix_nano
-            lineage = (*sender.left_alone_by, *_recorded_lineage(what))
+            lineage = _recorded_lineage(what)
             return self._number(sender, what, time_unix_nano=time_unix_nano, origin=what.origin, lineage=lineage)
         if isinstance(what, Posted):
             checked = check_event(what.now(), self._decoder)

@@ -42,11 +42,13 @@ class HostFeed:
     ) -> HostSessionFeed:
         """See `contracts.Feed`."""
         replayed = not self.host.live
-        session = self.host.new_session(source=source, session_id=session_id, replayed=replayed, recorded=recorded)
+        session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
         opening = (time_source, opened_at)
         if not recorded:
             self.host.announce(session, time_source=time_source, opened_at=opened_at)
-        return HostSessionFeed(self, session, opening if recorded else None)
+        if not recorded:
+            return HostSessionFeed(self, session)
+        return HostSessionFeed(self, session, opening, as_recorded=self.host.keep_as_recorded(session))
 
     def announce(self, text: str) -> None:
         """See `contracts.Feed`."""
@@ -54,10 +56,25 @@ class HostFeed:
 
 
 class HostSessionFeed:
-    """One session as a source fills it; an implementation of `contracts.SessionFeed`."""
+    """One session as a source fills it; an implementation of `contracts.SessionFeed`.
 
-    def __init__(self, feed: HostFeed, session: Session, opening: tuple[str, int | None] | None) -> None:
+    Args:
+        feed: Where it comes from.
+        session: The session.
+        opening: How to announce it, if what comes first does not.
+        as_recorded: The plugins whose recorded events are kept, also if they are at work.
+    """
+
+    def __init__(
+        self,
+        feed: HostFeed,
+        session: Session,
+        opening: tuple[str, int | None] | None = None,
+        *,
+        as_recorded: frozenset[str] = frozenset(),
+    ) -> None:
         self.session_id: str = session.session_id
+        self._as_recorded = as_recorded
         self._feed = feed
         self._session = session
         self._opening = opening
@@ -79,7 +96,7 @@ class HostSessionFeed:
             self._session.closing_sent = isinstance(last.event, SessionClosed)
         if not self._feed.host.live:
             # A plugin that is at work derives its events anew; those of one that is not here can only be replayed.
-            anew = set(self._feed.host.active).difference(self._session.left_alone_by)
+            anew = set(self._feed.host.active) - self._as_recorded
             chunk = [decoded for decoded in chunk if decoded.origin not in anew]
         if self._feed.waits:
             self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)

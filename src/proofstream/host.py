@@ -161,10 +161,12 @@ class Host:
         """The plugins that take events."""
         return [lane.name for lane in self.lanes if lane.is_listening]
 
-    @property
-    def leaving_recordings_alone(self) -> list[str]:
-        """The plugins that get nothing of recorded sessions, whose own recorded events are kept."""
-        return [lane.name for lane in self.lanes if lane.record.rederives == "asked" and lane.name not in self.asked]
+    def keep_as_recorded(self, session: Session) -> frozenset[str]:
+        """Withhold a recorded session from the plugins that leave those alone; returns their names."""
+        lanes = [lane for lane in self.lanes if lane.record.rederives == "asked" and lane.name not in self.asked]
+        for lane in lanes:
+            lane.withheld.add(session.session_id)
+        return frozenset(lane.name for lane in lanes)
 
     # Sessions
 
@@ -174,7 +176,6 @@ class Host:
         source: str,
         session_id: str | None = None,
         replayed: bool = False,
-        recorded: bool = False,
         owner: SessionOwner | None = None,
     ) -> Session:
         """Make a session and take it in; nothing is announced yet."""
@@ -184,7 +185,6 @@ class Host:
             source=source,
             session_id=session_id,
             replayed=replayed,
-            left_alone_by=self.leaving_recordings_alone if recorded else (),
         )
         self.sessions[session.session_id] = session
         self.sessions_opened += 1

@@ -98,8 +98,6 @@ class Sender(Protocol):
     last_time_unix_nano: int | None
     ended: bool
     """Whether its own end has passed the bus: only what plugins derived from its events may still follow."""
-    left_alone_by: tuple[str, ...]
-    """The plugins that get nothing of it."""
 
     def refuse_event(self, kind: str, reason: str) -> None:
         """Count and report an event that the bus's check did not let through."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofstream.envelopes import HOST, Batch, Envelope
 from proofstream.errors import describe
-from proofstream.events import EventsLost, PluginHealth, ProofEvent, is_sheddable
+from proofstream.events import EventsLost, PluginHealth, ProofEvent, SessionClosed, is_sheddable
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Wakeup
@@ -37,6 +37,9 @@ _log = logging.getLogger("proofstream.lane")
 
 class Lane:
     """One plugin's queue and thread.
+
+    Attributes:
+        withheld: Sessions of which the plugin gets nothing.
 
     Args:
         record: The plugin; its status is kept up to date.
@@ -60,6 +63,7 @@ class Lane:
         self.name: str = record.name
         self.configured: threading.Event = threading.Event()
         self.stopped: threading.Event = threading.Event()
+        self.withheld: set[str] = set()
         self.delivered: int = 0
         self.dropped: dict[str, int] = {}
         self.lost_lifecycle: int = 0
@@ -120,7 +124,9 @@ class Lane:
         queue, name = self._queue, self.name
         capacity = self._settings.lane_capacity
         for envelope in envelopes:
-            if name in envelope.lineage:
+            if name in envelope.lineage or envelope.session_id in self.withheld:
+                if isinstance(envelope.event, SessionClosed):
+                    self.withheld.discard(envelope.session_id)
                 continue
             depth = len(queue)
             if depth >= capacity and (depth >= capacity * HARD_FACTOR or is_sheddable(envelope.event)):

@@ -7,7 +7,7 @@ import contextvars
 import logging
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Protocol, Self
 
 from proofstream.envelopes import HOST, NO_CAPTURES
@@ -62,7 +62,6 @@ class Session:
         source: str,
         session_id: str | None = None,
         replayed: bool = False,
-        left_alone_by: Iterable[str] = (),
     ) -> None:
         self.session_id: str = session_id if session_id is not None else uuid.uuid4().hex
         self.source = source
@@ -71,7 +70,6 @@ class Session:
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
         self.ended = False
-        self.left_alone_by: tuple[str, ...] = tuple(left_alone_by)
         self.outer: Session | None = None
         self._intake = intake
         self._owner = owner

@@ -706,6 +706,43 @@ def test_a_replay_leaves_out_what_a_plugin_at_work_says_again(make_host: MakeHos
     assert all(e.lineage for e in watcher.envelopes if e.origin == "deriving")
 
 
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_plugin_may_leave_recorded_sessions_alone_unless_somebody_asked_for_it(asked: bool, live: bool) -> None:
+    class Sparing(Deriving):
+        rederives = "asked"
+
+    watcher = RecordingPlugin("watcher")
+    registry = load(Selection(), found=[], instances=[Sparing("sparing"), watcher])
+    names = ["sparing", "watcher"]
+    host = Host(registry=registry, config=Config(), asked=names if asked else names[1:], wanted=names[:1], live=live)
+    host.start()
+    host.wait_configured()
+    feed = HostFeed(host, waits=True, tell=print)
+    said = note("said")
+    for recorded in (True, False):
+        session = feed.open_session(source="file", time_source="envelope", session_id=str(recorded), recorded=recorded)
+        session.deliver(
+            [
+                Decoded(event=said, raw=encode_event(said)),
+                Decoded(event=said, raw=encode_event(said), origin="sparing"),
+            ]
+        )
+    assert host.flush(10.0)
+    host.close(5.0)
+    heard = {
+        recorded: [
+            e.event.message
+            for e in watcher.envelopes
+            if e.session_id == str(recorded) and e.origin == "sparing" and isinstance(e.event, Log)
+        ]
+        for recorded in (True, False)
+    }
+    assert (heard[True] == ["said"]) is not asked
+    assert any(text.startswith("sparing of ") for text in heard[False])
+    assert [e.session_id for e in watcher.envelopes if e.origin == "producer"] == ["True", "False"]
+
+
 def test_capture_runs_on_the_producers_thread_and_comes_back(make_host: MakeHost) -> None:
     class Capturing(RecordingPlugin):
         @hookimpl
