@@ -34,7 +34,7 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
     words = list(arguments)
     if "--" in words:
         words = words[: words.index("--")]
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in zip(words, [*words[1:], None], strict=False):  # there may be no words
         flag, equals, value = word.partition("=")
         if not equals:
             if following is None:
