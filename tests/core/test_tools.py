@@ -11,7 +11,7 @@ from proofstream import cli
 from proofstream.contracts import Option, OptionKind, Tool, ToolCall
 from proofstream.errors import ConfigError
 from proofstream.hookspecs import hookimpl
-from proofstream.loader import Selection, load
+from proofstream.loader import Registry, Selection, load
 
 
 class Weighing:
@@ -35,7 +35,11 @@ def weigh(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def run(tool: Callable[[ToolCall], int], *words: str) -> int:
         registry = load(Selection(), found=[], instances=[Weighing(tool)])
-        monkeypatch.setattr(cli, "load", lambda *_arguments, **_named: registry)
+
+        def load_it(*_: object, **__: object) -> Registry:
+            return registry
+
+        monkeypatch.setattr(cli, "load", load_it)
         return cli.main(["weigh", *words])
 
     return run
