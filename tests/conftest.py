@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,3 +18,13 @@ settings.load_profile("proofstream")
 def wire_data() -> Path:
     """The folder with the streams and what a correct reader finds in them."""
     return Path(__file__).parent / "data" / "wire"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """The command sets logging up for its process, which in a test is everybody's."""
+    logger = logging.getLogger("proofstream")
+    level, handlers, propagate = logger.level, logger.handlers, logger.propagate
+    yield
+    logger.setLevel(level)
+    logger.handlers, logger.propagate = handlers, propagate
