@@ -43,12 +43,11 @@ class HostFeed:
         """See `contracts.Feed`."""
         replayed = not self.host.live
         session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
-        opening = (time_source, opened_at)
         if not recorded:
             self.host.announce(session, time_source=time_source, opened_at=opened_at)
-        if not recorded:
             return HostSessionFeed(self, session)
-        return HostSessionFeed(self, session, opening, as_recorded=self.host.keep_as_recorded(session))
+        as_recorded = self.host.keep_as_recorded(session)
+        return HostSessionFeed(self, session, (time_source, opened_at), as_recorded=as_recorded)
 
     def announce(self, text: str) -> None:
         """See `contracts.Feed`."""
