@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry
+from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
 from proofstream_otel.meter import Labels, Meter, Number
 from proofstream_otel.semconv import Label, Metric, Metrics
 
@@ -17,7 +17,6 @@ MAX_DEVICES = 256
 
 _MAX_REASONS = 64
 _HZ_PER_MHZ = 1e6
-_ALMOST_EQUAL = 1e-6
 _STATES = {"ok": "ok", "degraded": "degraded", "lost": "failed"}
 
 _Value = tuple[Metric, Labels, Number]
@@ -99,17 +98,15 @@ class ReportedFigures:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._first_free: dict[int, int] = {}
-        self._changing: set[int] = set()
+        self._reported = ReportedDevices()
         self._shown: dict[int, None] = {}
 
     def take(self, event: GpuStatus) -> None:
         """Take a status."""
-        share = event.layers_done / event.layers_total if event.layers_total else None
         for device in event.devices[:MAX_DEVICES]:
             if device.device_id in self._shown or len(self._shown) < MAX_DEVICES:
                 self._shown[device.device_id] = None
-                self._take_device(device, share)
+                self._take_device(event, device)
 
     def forget(self) -> None:
         """End all series."""
@@ -117,25 +114,18 @@ class ReportedFigures:
             for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
                 self._meter.remove(metric, {Label.DEVICE: device_id})
         self._shown.clear()
-        self._first_free.clear()
-        self._changing.clear()
+        self._reported.forget()
 
-    def _take_device(self, device: GpuSnapshot, share: float | None) -> None:
+    def _take_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
         labels = {Label.DEVICE: device.device_id}
-        utilization = device.utilization
-        made_up = utilization is None or (share is not None and abs(utilization - share) < _ALMOST_EQUAL)
-        if utilization is None or made_up:
+        utilization = self._reported.utilization(event, device)
+        if utilization is None:
             self._meter.remove(Metrics.REPORTED_UTILIZATION, labels)
         else:
             self._meter.set(Metrics.REPORTED_UTILIZATION, utilization, labels)
-        free = device.free_memory_bytes
-        if free is not None and self._is_changing(device.device_id, free):
+        free = self._reported.free_memory_bytes(device)
+        if free is not None:
             self._meter.set(Metrics.REPORTED_FREE_MEMORY, free, labels)
-
-    def _is_changing(self, device_id: int, free: int) -> bool:
-        if free != self._first_free.setdefault(device_id, free):
-            self._changing.add(device_id)
-        return device_id in self._changing
 
 
 def _values_of(reading: GpuReading, reasons: list[str]) -> Iterator[_Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry
+from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
 from proofstream_rerun import palette, texts
 from proofstream_rerun.canvas import Canvas
 from proofstream_rerun.marks import Look, Numbers
@@ -12,7 +12,6 @@ MAX_DEVICES = 16
 
 _KEPT = 512
 _GIB = 2**30
-_SAME = 1e-6
 
 
 class Devices:
@@ -23,8 +22,7 @@ class Devices:
         self._measured: dict[str, str] = {}
         self._states: dict[str, str] = {}
         self._reported: dict[int, str] = {}
-        self._first_free: dict[int, int] = {}
-        self._changing: set[int] = set()
+        self._figures = ReportedDevices()
         self.undrawn: int = 0
 
     def measure(self, event: GpuTelemetry) -> None:
@@ -37,12 +35,7 @@ class Devices:
                 self._draw_reading(name, reading)
 
     def report(self, event: GpuStatus) -> None:
-        """Draw what the producer reports, but for the placeholders that producers are known to fill in.
-
-        A utilization that equals the share of layers done is made up; free memory that is 0 or never changes is the
-        total, or nothing at all.
-        """
-        share = event.layers_done / event.layers_total if event.layers_total else None
+        """Draw what the producer reports, but for the placeholders that producers are known to fill in."""
         for snapshot in event.devices[:MAX_DEVICES]:
             known = snapshot.device_id in self._reported
             if not known and len(self._reported) >= MAX_DEVICES:
@@ -50,7 +43,7 @@ class Devices:
                 continue
             if not known:
                 self._introduce(snapshot)
-            self._draw_report(snapshot, share)
+            self._draw_report(event, snapshot)
 
     def _introduce(self, snapshot: GpuSnapshot) -> None:
         number = snapshot.device_id
@@ -58,16 +51,13 @@ class Devices:
         text = f"device {number}: {texts.safe_text(snapshot.device_name, 80)} (reported)"
         self._canvas.say("logs/gpu", text, "INFO")
 
-    def _draw_report(self, snapshot: GpuSnapshot, share: float | None) -> None:
-        number, utilization, free = snapshot.device_id, snapshot.utilization, snapshot.free_memory_bytes
+    def _draw_report(self, event: GpuStatus, snapshot: GpuSnapshot) -> None:
+        number = snapshot.device_id
         name = self._reported[number]
-        if utilization is not None and 0 <= utilization <= 1 and not _is_share(utilization, share):
+        utilization, free = self._figures.utilization(event, snapshot), self._figures.free_memory_bytes(snapshot)
+        if utilization is not None and 0 <= utilization <= 1:
             self._plot(f"gpu/reported/utilization/{name}", utilization, f"{name} (reported)", number)
-        if free is None:
-            return
-        if free != self._first_free.setdefault(number, free):
-            self._changing.add(number)
-        if number in self._changing:
+        if free is not None:
             self._plot(f"gpu/reported/free_gib/{name}", free / _GIB, f"{name} free (reported)", number)
 
     def _name_of(self, reading: GpuReading) -> str | None:
@@ -100,7 +90,3 @@ class Devices:
     def _plot(self, path: str, value: float, name: str, color: int) -> None:
         look = Look("lines", (name,), (palette.SERIES_COLORS[color % len(palette.SERIES_COLORS)],))
         self._canvas.add(path, Numbers((value,)), look, keep=_KEPT)
-
-
-def _is_share(utilization: float, share: float | None) -> bool:
-    return share is not None and abs(utilization - share) < _SAME

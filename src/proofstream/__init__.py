@@ -81,6 +81,7 @@ from proofstream.events import (
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
+from proofstream.reported import ReportedDevices
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.tables import read_table
@@ -143,6 +144,7 @@ __all__ = [
     "ProofStart",
     "ProofstreamError",
     "Refusal",
+    "ReportedDevices",
     "RoundPoly",
     "RoundPolyDeg3",
     "SecureField",
