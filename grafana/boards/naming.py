@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from proofstream_otel.semconv import METRICS, Instrument, Metric
+from proofstream_otel.values.semconv import METRICS, Instrument, Metric
 
 _UNITS: Final = {
     "s": "seconds",

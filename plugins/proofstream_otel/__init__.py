@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, ProofEvent, hookimpl
-from proofstream_otel import parents
+from proofstream_otel.traces import parents
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

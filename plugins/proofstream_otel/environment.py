@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from proofstream import ConfigError
-from proofstream_otel.signals import METRICS, SIGNALS, TRACES, Signal
+from proofstream_otel.values.signals import METRICS, SIGNALS, TRACES, Signal
 
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _MILLISECONDS_FROM = 1000.0

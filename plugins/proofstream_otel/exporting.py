@@ -10,15 +10,15 @@ from typing import Any
 from proofstream import Batch, ConfigError, PluginContext, TraceStarted
 from proofstream_otel import environment, routes
 from proofstream_otel import settings as tables
-from proofstream_otel.borrowed_meter import BorrowedMeter
-from proofstream_otel.endings import Answers
-from proofstream_otel.logs import LogWriter
-from proofstream_otel.mapping import Listener, SpanMapper
-from proofstream_otel.measuring import Measuring, MetricsPipeline
-from proofstream_otel.parents import Parents
-from proofstream_otel.registry import Registry
+from proofstream_otel.borrowed.meter import BorrowedMeter
+from proofstream_otel.metrics.measuring import Measuring, MetricsPipeline
+from proofstream_otel.metrics.own_meter import Registry
 from proofstream_otel.settings import Settings
-from proofstream_otel.spans import NOWHERE
+from proofstream_otel.traces.held_spans import Answers
+from proofstream_otel.traces.log_records import LogWriter
+from proofstream_otel.traces.mapping import Listener, SpanMapper
+from proofstream_otel.traces.parents import Parents
+from proofstream_otel.values.spans import NOWHERE
 
 INTERVAL_S = 10.0
 """Seconds between exports of metrics, by default."""

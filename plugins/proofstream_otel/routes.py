@@ -10,21 +10,22 @@ from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
 from proofstream import ConfigError, PluginContext
-from proofstream_otel import borrowed_logs, environment
-from proofstream_otel.borrowed import BorrowedWriter
-from proofstream_otel.borrowed_meter import BorrowedMeter
-from proofstream_otel.export import Delivery, Exporter
-from proofstream_otel.json_lines import JsonLines
-from proofstream_otel.logs import LogSink
-from proofstream_otel.meter import Meter
-from proofstream_otel.otlp_file import LogFile, MetricFile, TraceFile
-from proofstream_otel.owned import OwnedWriter, Sink
-from proofstream_otel.points import MetricSink
-from proofstream_otel.registry import Registry
-from proofstream_otel.resources import Resource
+from proofstream_otel import environment
+from proofstream_otel.borrowed import logs as borrowed_logs
+from proofstream_otel.borrowed.meter import BorrowedMeter
+from proofstream_otel.borrowed.spans import BorrowedWriter
+from proofstream_otel.metrics.meter import Meter
+from proofstream_otel.metrics.own_meter import Registry
+from proofstream_otel.otlp.exporter import Delivery, Exporter
+from proofstream_otel.otlp.file import LogFile, MetricFile, TraceFile
+from proofstream_otel.otlp.json_lines import JsonLines
+from proofstream_otel.otlp.span_writer import OwnedWriter, Sink
 from proofstream_otel.settings import Settings
-from proofstream_otel.signals import LOGS, METRICS, SIGNALS, TRACES, Signal
-from proofstream_otel.spans import Writer
+from proofstream_otel.traces.log_records import LogSink
+from proofstream_otel.values.metric_points import MetricSink
+from proofstream_otel.values.resources import Resource
+from proofstream_otel.values.signals import LOGS, METRICS, SIGNALS, TRACES, Signal
+from proofstream_otel.values.spans import Writer
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -178,7 +179,7 @@ class _Opening:
             self._routes.log_sinks.append(LogFile(lines, self._resource))
 
     def _send_with(self, exporter: Exporter, signal: Signal) -> None:
-        from proofstream_otel.otlp_send import LogSender, MetricSender, TraceSender
+        from proofstream_otel.otlp.senders import LogSender, MetricSender, TraceSender
 
         self._routes.exporters[signal.name] = exporter
         if signal is TRACES:
@@ -189,7 +190,7 @@ class _Opening:
             self._routes.log_sinks.append(LogSender(exporter))
 
     def _exporter(self, endpoint: str, signal: Signal) -> Exporter:
-        from proofstream_otel.transport import open_transport
+        from proofstream_otel.otlp.transport import open_transport
 
         settings, context = self._settings, self._context
         return Exporter(

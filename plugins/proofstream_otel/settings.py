@@ -12,7 +12,7 @@ import pydantic
 
 from proofstream import read_table
 from proofstream_otel import environment
-from proofstream_otel.signals import LOGS, METRICS, Signal
+from proofstream_otel.values.signals import LOGS, METRICS, Signal
 
 MAX_NOTES = 512
 """Span events that are not rounds, at most, per span."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proofstream_otel.semconv import Instrument, Metric, Metrics
+from proofstream_otel.values.semconv import Instrument, Metric, Metrics
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
 STREAMS = ("ws-job-frames-lagged", "smollm2-135m-cpu", "aborted-then-next", "serde-all-variants", "malformed")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from boards.naming import prometheus_name, strangers, used
-from proofstream_otel.semconv import Metrics
+from proofstream_otel.values.semconv import Metrics
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "grafana" / "dashboards").glob("*.json"))

@@ -15,7 +15,8 @@ import pytest
 import proofstream as ps
 from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, json_lines
+from proofstream_otel import OtelPlugin
+from proofstream_otel.otlp import json_lines
 
 
 def test_no_line_is_longer_than_512_kib_and_the_span_says_what_is_missing(kit: Any, tmp_path: Path) -> None:

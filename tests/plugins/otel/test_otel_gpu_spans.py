@@ -10,8 +10,8 @@ import pytest
 import proofstream as ps
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.gpu_samples import MAX_SAMPLES, GpuSamples
-from proofstream_otel.semconv import Attr
+from proofstream_otel.traces.gpu_samples import MAX_SAMPLES, GpuSamples
+from proofstream_otel.values.semconv import Attr
 
 S = 1_000_000_000
 

@@ -13,7 +13,8 @@ import pytest
 
 from proofstream import Log, LogLevel, PluginError
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, export
+from proofstream_otel import OtelPlugin
+from proofstream_otel.otlp import exporter
 
 
 class GrpcReceiver:
@@ -61,7 +62,7 @@ class GrpcReceiver:
 def grpc_receiver(kit: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[GrpcReceiver]:
     """A receiver over gRPC."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.05)
+    monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.05)
     made = GrpcReceiver(kit)
     yield made
     made.server.stop(None).wait(5)

@@ -16,7 +16,8 @@ from opentelemetry.sdk.trace import TracerProvider
 import proofstream as ps
 from proofstream import ConfigError
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
-from proofstream_otel import OtelPlugin, logs
+from proofstream_otel import OtelPlugin
+from proofstream_otel.traces import log_records
 
 MS = 1_000_000
 
@@ -87,7 +88,7 @@ def test_a_long_or_odd_text_is_made_safe(kit: Any, receiver: Any) -> None:
     host.feed(items)
     host.close()
     long, odd = receiver.logs
-    assert (len(long.body), long.body[-1]) == (logs.MAX_BODY_CHARS, "…")
+    assert (len(long.body), long.body[-1]) == (log_records.MAX_BODY_CHARS, "…")
     assert (odd.body, odd.time_unix_nano) == ("lone ?", 1)
 
 

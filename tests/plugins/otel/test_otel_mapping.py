@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import proofstream as ps
 from proofstream.testing import envelopes
-from proofstream_otel.mapping import SpanMapper
-from proofstream_otel.parents import Parents
 from proofstream_otel.settings import Settings
-from proofstream_otel.spans import Parent, SpanValues, Started
+from proofstream_otel.traces.mapping import SpanMapper
+from proofstream_otel.traces.parents import Parents
+from proofstream_otel.values.spans import Parent, SpanValues, Started
 
 LAYERS = st.integers(0, 2)
 SHAPE = (1, 1)

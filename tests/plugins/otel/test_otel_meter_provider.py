@@ -18,9 +18,9 @@ import proofstream as ps
 from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.borrowed_meter import BorrowedMeter
-from proofstream_otel.gpu_metrics import GpuMetrics
-from proofstream_otel.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metrics
+from proofstream_otel.borrowed.meter import BorrowedMeter
+from proofstream_otel.metrics.gpus import GpuMetrics
+from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metrics
 
 PROVER = ("cpu-gkr", "mlp")
 

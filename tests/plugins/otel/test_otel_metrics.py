@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 import proofstream as ps
 from proofstream import HOST
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
-from proofstream_otel import OtelPlugin, semconv
-from proofstream_otel.gpu_metrics import GpuMetrics
-from proofstream_otel.meter import MAX_SERIES
-from proofstream_otel.points import MetricPoints, NumberPoint, SpanRef
-from proofstream_otel.proof_metrics import Phase, ProofMetrics, phase_of
-from proofstream_otel.registry import Registry
-from proofstream_otel.semconv import DURATION_BUCKETS_S, METRICS, Label, Metrics
+from proofstream_otel import OtelPlugin
+from proofstream_otel.metrics.gpus import GpuMetrics
+from proofstream_otel.metrics.meter import MAX_SERIES
+from proofstream_otel.metrics.own_meter import Registry
+from proofstream_otel.metrics.proofs import Phase, ProofMetrics, phase_of
+from proofstream_otel.values import semconv
+from proofstream_otel.values.metric_points import MetricPoints, NumberPoint, SpanRef
+from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Label, Metrics
 
 S = 1_000_000_000
 PROVER = ("cpu-gkr", "mlp")

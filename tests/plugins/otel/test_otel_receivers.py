@@ -14,16 +14,17 @@ import pytest
 
 from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, environment, export
-from proofstream_otel.signals import TRACES
-from proofstream_otel.transport import open_transport
+from proofstream_otel import OtelPlugin, environment
+from proofstream_otel.otlp import exporter
+from proofstream_otel.otlp.transport import open_transport
+from proofstream_otel.values.signals import TRACES
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests go out at once, and another attempt is made soon."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.05)
+    monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.05)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -148,7 +149,7 @@ def test_a_full_queue_holds_the_lane_for_a_while_and_the_end_not_at_all(
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
-    monkeypatch.setattr(export, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(exporter, "PATIENCE_S", 0.3)
     host = InlineHost(OtelPlugin(), {"endpoint": silent})
     items = envelopes([*kit.small_proof() * 20, kit.proof_start()], close=False)
     began = time.monotonic()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofstream_otel import safe
-from proofstream_otel.protobuf import encode_resource
+from proofstream_otel.otlp.protobuf import encode_resource
+from proofstream_otel.values import safe
 
 
 class Colour(enum.Enum):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, semconv
+from proofstream_otel import OtelPlugin
+from proofstream_otel.values import semconv
 
 PAGE = Path(__file__).parents[3] / "docs" / "semantic-conventions.md"
 TYPES = {"string", "bool", "int", "double", "int[]", "string[]"}

@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, export
+from proofstream_otel import OtelPlugin
+from proofstream_otel.otlp import exporter
 
 
 def exported(kit: Any, folder: Path, items: Any, **config: Any) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def test_8_every_span_is_delivered_or_counted_when_the_queue_is_full(
     kit: Any, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
-    monkeypatch.setattr(export, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(exporter, "PATIENCE_S", 0.1)
     host = InlineHost(OtelPlugin(), {"endpoint": closed})
     host.feed(envelopes(kit.small_proof() * 100))
     host.close(0.5)
@@ -170,7 +171,7 @@ def test_11_an_attempt_that_will_not_do_is_given_up_and_the_next_request_goes_ou
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setenv("OTEL_BSP_EXPORT_TIMEOUT", "200")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "3")
-    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.15)
+    monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.15)
     receiver.answers = [kit.Answer(status=503), kit.Answer(status=503), kit.Answer()]
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     host.feed(envelopes(kit.small_proof() * 4))
@@ -225,7 +226,7 @@ def test_14_a_long_outage_is_two_lines_and_none_of_them_an_exporters(
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.01)
     host = InlineHost(OtelPlugin(), {"endpoint": closed})
     for envelope in envelopes(kit.small_proof() * 10):
         host.feed([envelope])

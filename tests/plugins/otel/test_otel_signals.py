@@ -11,7 +11,8 @@ import pytest
 
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, environment, export
+from proofstream_otel import OtelPlugin, environment
+from proofstream_otel.otlp import exporter
 
 
 def proof_with_a_log(kit: Any) -> list[ps.Envelope]:
@@ -79,7 +80,7 @@ def test_what_is_refused_for_good_is_lost_and_said(kit: Any, receiver: Any, capl
 
 
 def test_an_outage_that_ends_costs_nothing(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "_FIRST_BACKOFF_S", 0.05)
+    monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.05)
     receiver.others = kit.Answer(status=503)
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url, "metric_interval_s": 0.1})
     host.feed(proof_with_a_log(kit))

@@ -13,7 +13,7 @@ import pytest
 import proofstream as ps
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.parents import parse
+from proofstream_otel.traces.parents import parse
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

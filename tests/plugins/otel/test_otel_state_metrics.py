@@ -13,11 +13,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.borrowed_meter import BorrowedMeter
-from proofstream_otel.measuring import Measuring
-from proofstream_otel.protobuf_metrics import encode_metric
-from proofstream_otel.registry import Registry
-from proofstream_otel.semconv import METRICS, Metric, Metrics
+from proofstream_otel.borrowed.meter import BorrowedMeter
+from proofstream_otel.metrics.measuring import Measuring
+from proofstream_otel.metrics.own_meter import Registry
+from proofstream_otel.otlp.protobuf_metrics import encode_metric
+from proofstream_otel.values.semconv import METRICS, Metric, Metrics
 
 STATE = "proofstream.state."
 NANO = {f"{STATE}circuit": "nano", f"{STATE}convention": "vllm", f"{STATE}program": "slot_zero"}

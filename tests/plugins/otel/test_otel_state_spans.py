@@ -18,12 +18,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import proofstream as ps
 from proofstream import HOST, PRODUCER
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin, endings
-from proofstream_otel.endings import HOLD_S, PRICER, Answers
-from proofstream_otel.mapping import SpanMapper
-from proofstream_otel.parents import Parents
+from proofstream_otel import OtelPlugin
 from proofstream_otel.settings import Settings
-from proofstream_otel.spans import Parent, SpanValues, Started
+from proofstream_otel.traces import held_spans
+from proofstream_otel.traces.held_spans import HOLD_S, PRICER, Answers
+from proofstream_otel.traces.mapping import SpanMapper
+from proofstream_otel.traces.parents import Parents
+from proofstream_otel.values.spans import Parent, SpanValues, Started
 
 BYTES = "proofstream.state.slot_zero.bytes"
 COST_EVENT = "proofstream.state.program_cost"
@@ -321,7 +322,7 @@ class TestWhoAnswers:
 
 
 def test_no_more_wait_than_there_is_room_for(kit: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "MAX_HELD", 3)
+    monkeypatch.setattr(held_spans, "MAX_HELD", 3)
     bench.feed(*envelopes(kit.small_proof() * 5, close=False))
     assert len(bench.writer.of("proof")) == 2
     assert [span.attributes["proofstream.proof.ordinal"] for span in bench.writer.of("proof")] == [0, 1]

@@ -1,0 +1,3 @@
+"""Writers for providers that the application owns."""
+
+from __future__ import annotations

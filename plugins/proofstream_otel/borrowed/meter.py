@@ -1,0 +1,90 @@
+"""The meter for a meter provider that is not ours: the application's, passed in or global.
+
+It is never shut down, flushed or made global by us. What it does with exemplars and views is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
+
+from proofstream_otel.metrics.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
+from proofstream_otel.otlp.span_writer import context_of
+from proofstream_otel.values.metric_points import SpanRef
+from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, SCOPE, Instrument, Metric
+from proofstream_otel.values.spans import Parent
+
+
+class BorrowedMeter(Meter):
+    """Hands measurements to the provider's instruments; gauges are read when the provider wants them."""
+
+    def __init__(self, provider: MeterProvider, identity: Mapping[str, str]) -> None:
+        super().__init__()
+        self._meter = provider.get_meter(SCOPE, identity.get("proofstream.version", ""))
+        self._counters: dict[Metric, Counter] = {}
+        self._totals: dict[Metric, dict[Key, Number]] = {}
+        self._histograms: dict[Metric, Histogram] = {}
+        self._readings: dict[Metric, dict[Key, Reading]] = {}
+        for metric in METRICS:
+            self._create(metric)
+
+    def forget(self) -> None:
+        """End the series of all gauges."""
+        for series in self._readings.values():
+            series.clear()
+
+    def _create(self, metric: Metric) -> None:
+        name, unit, summary = metric.name, metric.unit, metric.summary
+        if metric.instrument is Instrument.HISTOGRAM:
+            self._histograms[metric] = self._meter.create_histogram(
+                name, unit, summary, explicit_bucket_boundaries_advisory=DURATION_BUCKETS_S
+            )
+        elif metric.instrument is Instrument.COUNTER and not metric.is_counted_elsewhere:
+            self._counters[metric] = self._meter.create_counter(name, unit, summary)
+        else:
+            self._create_observed(metric)
+
+    def _create_observed(self, metric: Metric) -> None:
+        series = self._readings[metric] = {}
+        create: Callable[..., object]
+        match metric.instrument:
+            case Instrument.GAUGE:
+                create = self._meter.create_observable_gauge
+            case Instrument.UP_DOWN_COUNTER:
+                create = self._meter.create_observable_up_down_counter
+            case _:
+                create = self._meter.create_observable_counter
+        create(metric.name, [_observing(series)], metric.unit, metric.summary)
+
+    def _add(self, metric: Metric, amount: Number, key: Key) -> None:
+        totals = self._totals.setdefault(metric, {})
+        key = bounded(totals, key)
+        totals[key] = fitting(totals.get(key, 0) + amount)
+        # The provider adds by itself; its sum stays an integer, and may become too large for one, until a double comes.
+        self._counters[metric].add(type(totals[key])(amount), dict(key), Context())
+
+    def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
+        self._histograms[metric].record(value, dict(key), Context() if ref is None else _context(ref))
+
+    def _watch(self, metric: Metric, key: Key, reading: Reading) -> None:
+        series = self._readings[metric]
+        series[bounded(series, key)] = reading
+
+    def _remove(self, metric: Metric, key: Key) -> None:
+        self._readings[metric].pop(key, None)
+
+
+def _observing(series: dict[Key, Reading]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_options: CallbackOptions) -> Iterable[Observation]:
+        # Called by a thread of the provider's, so what is gone through must not change meanwhile.
+        for key, reading in list(series.items()):
+            if (value := usable_reading(reading)) is not None:
+                yield Observation(value, dict(key))
+
+    return observe
+
+
+def _context(ref: SpanRef) -> Context:
+    return context_of(Parent(trace_id=ref.trace_id, span_id=ref.span_id, sampled=ref.sampled, remote=False))

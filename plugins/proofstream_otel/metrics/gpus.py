@@ -1,0 +1,173 @@
+"""What the GPUs do, as metrics: measured figures under OpenTelemetry's names, reported ones under our own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
+from proofstream_otel.metrics.meter import Labels, Meter, Number
+from proofstream_otel.values.semconv import Label, Metric, Metrics
+
+SILENT_AFTER_S = 60.0
+"""A device that nothing was heard of for so long is not there any more."""
+
+MAX_DEVICES = 256
+"""Devices followed at most, measured and reported ones each."""
+
+_MAX_REASONS = 64
+_HZ_PER_MHZ = 1e6
+_STATES = {"ok": "ok", "degraded": "degraded", "lost": "failed"}
+
+_Value = tuple[Metric, Labels, Number]
+
+
+class _Device:
+    """What is shown of one device."""
+
+    def __init__(self) -> None:
+        self.heard_at = 0.0
+        self.reasons: dict[str, None] = {}
+        self.shown: list[tuple[Metric, Labels]] = []
+
+
+class GpuMetrics:
+    """Follows GpuTelemetry and GpuStatus.
+
+    Args:
+        meter: Where measurements go.
+        clock: A monotonic clock in seconds.
+    """
+
+    def __init__(self, meter: Meter, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._meter = meter
+        self._clock = clock
+        self._devices: dict[str, _Device] = {}
+        self._reported = ReportedFigures(meter)
+
+    def take(self, event: GpuTelemetry | GpuStatus) -> None:
+        """Take what is measured or reported."""
+        if isinstance(event, GpuStatus):
+            self._reported.take(event)
+            return
+        for reading in event.devices:
+            self._show(reading)
+
+    def flush(self) -> None:
+        """End the series of devices that nothing was heard of."""
+        now = self._clock()
+        for device_id, device in list(self._devices.items()):
+            if now - device.heard_at > SILENT_AFTER_S:
+                self._hide(device)
+                del self._devices[device_id]
+
+    def forget_reported(self) -> None:
+        """End the series of what provers report, as none of them is at work."""
+        self._reported.forget()
+
+    def _show(self, reading: GpuReading) -> None:
+        device = self._devices.get(reading.id)
+        if device is None:
+            if len(self._devices) >= MAX_DEVICES:
+                return
+            device = self._devices[reading.id] = _Device()
+        device.heard_at = self._clock()
+        for reason in reading.throttle_reasons or ():
+            if len(device.reasons) < _MAX_REASONS:
+                device.reasons[reason] = None
+        values = list(_values_of(reading, list(device.reasons)))
+        now_shown = [(metric, labels) for metric, labels, _ in values]
+        for series in device.shown:
+            if series not in now_shown:
+                self._meter.remove(*series)
+        for metric, labels, value in values:
+            self._meter.set(metric, value, labels)
+        device.shown = now_shown
+
+    def _hide(self, device: _Device) -> None:
+        for series in device.shown:
+            self._meter.remove(*series)
+
+
+class ReportedFigures:
+    """What provers say about devices, but for the placeholders that they are known to fill in.
+
+    A utilization that equals the share of layers done is made up. Free memory that is 0 or never changes is the total,
+    or nothing at all.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._reported = ReportedDevices()
+        self._shown: dict[int, None] = {}
+
+    def take(self, event: GpuStatus) -> None:
+        """Take a status."""
+        for device in event.devices[:MAX_DEVICES]:
+            if device.device_id in self._shown or len(self._shown) < MAX_DEVICES:
+                self._shown[device.device_id] = None
+                self._take_device(event, device)
+
+    def forget(self) -> None:
+        """End all series."""
+        for device_id in self._shown:
+            for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
+                self._meter.remove(metric, {Label.DEVICE: device_id})
+        self._shown.clear()
+        self._reported.forget()
+
+    def _take_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
+        labels = {Label.DEVICE: device.device_id}
+        utilization = self._reported.utilization(event, device)
+        if utilization is None:
+            self._meter.remove(Metrics.REPORTED_UTILIZATION, labels)
+        else:
+            self._meter.set(Metrics.REPORTED_UTILIZATION, utilization, labels)
+        free = self._reported.free_memory_bytes(device)
+        if free is not None:
+            self._meter.set(Metrics.REPORTED_FREE_MEMORY, free, labels)
+
+
+def _values_of(reading: GpuReading, reasons: list[str]) -> Iterator[_Value]:
+    """Everything that a reading says; a figure that is missing makes no series."""
+    named = {Label.HW_ID: reading.id, **_given({Label.HW_NAME: reading.name})}
+    parented = {**named, **_given({Label.HW_PARENT: reading.parent_id})}
+    hardware = {**parented, Label.HW_TYPE: "gpu"}
+    state = _STATES.get(reading.state, "degraded")
+    for known in dict.fromkeys(_STATES.values()):
+        yield Metrics.STATUS, {**hardware, Label.HW_STATE: known}, int(known == state)
+    if reading.state == "lost":
+        return
+    gpu = {**parented, **_given({Label.HW_VENDOR: reading.vendor, Label.HW_DRIVER: reading.driver_version})}
+    used, total = reading.memory_used_bytes, reading.memory_total_bytes
+    figures: list[tuple[Metric, Labels, Number | None]] = [
+        (Metrics.GPU_UTILIZATION, gpu, reading.utilization),
+        (Metrics.GPU_MEMORY_CONTROLLER, gpu, reading.memory_controller_utilization),
+        (Metrics.GPU_MEMORY_USAGE, gpu, used),
+        (Metrics.GPU_MEMORY_LIMIT, gpu, total),
+        (Metrics.GPU_MEMORY_UTILIZATION, gpu, used / total if used is not None and total else None),
+        (Metrics.POWER, hardware, reading.power_w),
+        (Metrics.TEMPERATURE, parented, reading.temperature_celsius),
+        (Metrics.ENERGY, hardware, reading.energy_j),
+        (Metrics.ERRORS, {**hardware, Label.ERROR_TYPE: "corrected"}, reading.errors_corrected),
+        (Metrics.ERRORS, {**hardware, Label.ERROR_TYPE: "uncorrected"}, reading.errors_uncorrected),
+        (Metrics.ERRORS, {**hardware, Label.ERROR_TYPE: "xid"}, reading.errors_xid),
+        (Metrics.GPU_PCIE, {**named, Label.DIRECTION: "transmit"}, reading.pcie_tx_bytes_per_s),
+        (Metrics.GPU_PCIE, {**named, Label.DIRECTION: "receive"}, reading.pcie_rx_bytes_per_s),
+        (Metrics.GPU_CLOCK, {**named, Label.CLOCK: "sm"}, _hertz(reading.clock_sm_mhz)),
+        (Metrics.GPU_CLOCK, {**named, Label.CLOCK: "memory"}, _hertz(reading.clock_memory_mhz)),
+    ]
+    for metric, labels, value in figures:
+        if value is not None:
+            yield metric, labels, value
+    if reading.throttle_reasons is not None:
+        for reason in reasons:
+            yield Metrics.GPU_THROTTLED, {**named, Label.THROTTLE: reason}, int(reason in reading.throttle_reasons)
+
+
+def _given(labels: dict[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if value is not None}
+
+
+def _hertz(mhz: float | None) -> float | None:
+    return None if mhz is None else mhz * _HZ_PER_MHZ

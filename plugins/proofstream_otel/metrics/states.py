@@ -1,0 +1,61 @@
+"""State programs as metrics: what a run costs, and what runs have moved."""
+
+from __future__ import annotations
+
+from proofstream import StateBytesMoved, StateProgramCost
+from proofstream_otel.metrics.meter import Labels, Meter
+from proofstream_otel.values.semconv import Label, Metrics
+
+_NS_PER_S = 1e9
+
+
+class StateMetrics:
+    """Follows what is derived from the declarations of a model's states."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def take(self, event: StateProgramCost | StateBytesMoved) -> None:
+        """Take a cost, or what was moved since the last time."""
+        if isinstance(event, StateProgramCost):
+            self._price(event)
+        else:
+            self._move(event)
+
+    def _price(self, event: StateProgramCost) -> None:
+        labels = _labels_of(event)
+        for group in event.states:
+            self._meter.set(
+                Metrics.STATE_COST,
+                group.bytes,
+                {**labels, Label.STATE_KIND: group.kind, Label.STATE_GROUP: group.group},
+            )
+        if not event.states:
+            self._meter.set(Metrics.STATE_COST, event.bytes, labels)
+
+    def _move(self, event: StateBytesMoved) -> None:
+        labels = _labels_of(event)
+        self._meter.add(Metrics.STATE_RUNS, event.runs, labels)
+        self._meter.add(Metrics.STATE_SEQUENCES, event.sequences, labels)
+        for group in event.states:
+            self._meter.add(
+                Metrics.STATE_MOVED,
+                group.bytes,
+                {**labels, Label.STATE_KIND: group.kind, Label.STATE_GROUP: group.group},
+            )
+        if not event.states:
+            self._meter.add(Metrics.STATE_MOVED, event.bytes, labels)
+        if not event.timed_ns:
+            return
+        seconds = event.timed_ns / _NS_PER_S
+        self._meter.add(Metrics.STATE_TIMED_MOVED, event.timed_bytes, labels)
+        self._meter.add(Metrics.STATE_TIME, seconds, labels)
+        self._meter.set(Metrics.STATE_BANDWIDTH, event.timed_bytes / seconds, labels)
+
+
+def _labels_of(event: StateProgramCost | StateBytesMoved) -> Labels:
+    return {
+        Label.STATE_CIRCUIT: event.circuit,
+        Label.STATE_CONVENTION: event.convention,
+        Label.STATE_PROGRAM: event.program,
+    }

@@ -1,0 +1,106 @@
+"""A file of JSON lines that other programs read while it is written: whole lines, bounded, set aside when it is full.
+
+A line is written with one call: a killed process leaves whole lines. No line is longer than `MAX_LINE_BYTES`, because
+readers split longer ones and lose them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from proofstream import ConfigError
+from proofstream_otel.values.signals import Signal
+
+MAX_LINE_BYTES = 512 * 2**10
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+
+
+class JsonLines:
+    """The file of one signal and one run; one from an earlier run is set aside first."""
+
+    def __init__(self, folder: Path, signal: Signal, *, max_bytes: int, log: logging.Logger) -> None:
+        """Open the file.
+
+        Raises:
+            ConfigError: The folder or the file cannot be made.
+        """
+        self._path = folder / f"{signal.file_stem}.jsonl"
+        self._signal = signal
+        self._max_bytes = max_bytes
+        self._log = log
+        self._owner = os.getpid()
+        self._written = 0
+        self._lost = 0
+        self._size = 0
+        self._next = 1
+        self._fd: int | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._open()
+        except OSError as error:
+            raise ConfigError(f"otel.file: cannot write to {folder}: {error.strerror}") from None
+
+    def append(self, line: bytes, count: int = 1) -> None:
+        """Append a line that holds `count` items. What cannot be written is counted, and said once."""
+        if os.getpid() != self._owner:
+            return
+        try:
+            self._append(line)
+        except OSError as error:
+            if not self._lost:
+                name = self._signal.name
+                self._log.warning("%s are being lost: cannot write %s: %s", name, self._path, error.strerror)
+            self._lost += count
+        else:
+            self._written += count
+
+    def counters(self) -> dict[str, int]:
+        """Items written to the file, and items that could not be."""
+        return {self._signal.written: self._written, self._signal.lost: self._lost}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._close()
+        if self._lost:
+            self._log.warning("%d %s could not be written to %s", self._lost, self._signal.items, self._path)
+
+    def _append(self, line: bytes) -> None:
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._close()
+        if self._fd is None:
+            self._open()
+        assert self._fd is not None
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            # Half a line would make the reader lose the next one, too.
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(line)
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _open(self) -> None:
+        """Set a file with content aside, and begin a new one."""
+        try:
+            if self._path.stat().st_size:
+                self._path.rename(self._free_path())
+        except FileNotFoundError:
+            pass
+        self._fd = os.open(self._path, _FLAGS, 0o644)
+        self._size = os.fstat(self._fd).st_size
+
+    def _free_path(self) -> Path:
+        while True:
+            aside = self._path.with_name(f"{self._path.stem}-{self._next}{self._path.suffix}")
+            if not aside.exists():
+                return aside
+            self._next += 1

@@ -1,0 +1,311 @@
+"""What events say, as attributes. Each function is pure, and its result still has to be made safe."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from proofstream import (
+    ActivationStats,
+    AggregatedBindingEnd,
+    AggregatedBindingStart,
+    AttentionHeatmap,
+    CircuitCompiled,
+    Envelope,
+    EventsLost,
+    GpuStatus,
+    Interval,
+    LayerActivation,
+    LayerEnd,
+    LayerStart,
+    Log,
+    Proof,
+    ProofAborted,
+    ProofComplete,
+    ProofEvent,
+    ProofStart,
+    SecureField,
+    SessionClosed,
+    SessionOpened,
+    StarkProofEnd,
+    StarkProofStart,
+    StateProgramCost,
+    SumcheckRound,
+    WeightOpeningEnd,
+    WeightOpeningStart,
+)
+from proofstream_otel.values.semconv import Attr, EventName, state_program_bytes
+
+_PROGRAM = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_BODY_BYTES = 4096
+_ONE_MS = 1_000_000
+
+
+def start_of(event: ProofEvent | None) -> dict[str, Any]:
+    """What the start event of an interval says about it."""
+    match event:
+        case ProofStart():
+            return {
+                Attr.PROOF_MODEL: event.model_name,
+                Attr.PROOF_BACKEND: event.backend,
+                Attr.PROOF_NUM_LAYERS: event.num_layers,
+                Attr.PROOF_INPUT_SHAPE: event.input_shape,
+                Attr.PROOF_OUTPUT_SHAPE: event.output_shape,
+            }
+        case LayerStart():
+            return {
+                Attr.LAYER_KIND: event.kind,
+                Attr.LAYER_INPUT_SHAPE: event.input_shape,
+                Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
+                Attr.LAYER_TRACE_COST: event.trace_cost,
+                Attr.LAYER_CLAIM: event.claim_value_approx,
+                Attr.LAYER_GPU_DEVICE: event.gpu_device,
+            }
+        case WeightOpeningStart():
+            return {Attr.WEIGHT_POINT_LEN: event.eval_point_len}
+        case AggregatedBindingStart():
+            return {Attr.BINDING_CLAIMS: event.num_claims, Attr.BINDING_MATRICES: event.num_matrices}
+        case StarkProofStart():
+            return {
+                Attr.STARK_ACTIVATIONS: event.num_activation_layers,
+                Attr.STARK_ADDS: event.num_add_layers,
+                Attr.STARK_LAYERNORMS: event.num_layernorm_layers,
+            }
+        case _:
+            return {}
+
+
+def end_of(event: ProofEvent | None, interval: Interval) -> dict[str, Any]:
+    """What the end event of an interval says about it; known placeholders are left out."""
+    match event:
+        case ProofComplete():
+            return {
+                Attr.PROOF_REPORTED_DURATION: _unless_placeholder(event.duration_ms, interval),
+                Attr.PROOF_REPORTED_LAYER_PROOFS: event.num_layer_proofs,
+                Attr.PROOF_REPORTED_OPENINGS: event.num_weight_openings,
+                Attr.PROOF_REPORTED_BINDING: event.weight_binding_mode,
+            }
+        case LayerEnd():
+            # Producers write 0 for the rounds of layers whose rounds they did send.
+            placeholder = event.rounds_completed == 0 and interval.rounds > 0
+            return {
+                Attr.LAYER_PROOF_KIND: event.kind,
+                Attr.LAYER_FINAL_CLAIM: event.final_claim_value_approx,
+                Attr.LAYER_REPORTED_DURATION: event.duration_ms,
+                Attr.LAYER_REPORTED_ROUNDS: None if placeholder else event.rounds_completed,
+            }
+        case WeightOpeningEnd():
+            return {
+                Attr.WEIGHT_REPORTED_DURATION: event.duration_ms,
+                Attr.WEIGHT_COMMITMENT: event.commitment_hex,
+            }
+        case AggregatedBindingEnd():
+            return {
+                Attr.BINDING_REPORTED_DURATION: event.duration_ms,
+                Attr.BINDING_CALLDATA: event.estimated_calldata_felts,
+            }
+        case StarkProofEnd():
+            return {Attr.STARK_REPORTED_DURATION: event.duration_ms}
+        case _:
+            return {}
+
+
+def _unless_placeholder(reported_ms: int, interval: Interval) -> int | None:
+    """Some producers write 0 for every proof: beside a measured time of 1 ms or more it says nothing."""
+    measured = interval.duration_ns or 0
+    return None if reported_ms == 0 and measured >= _ONE_MS else reported_ms
+
+
+def key_of(interval: Interval) -> dict[str, Any]:
+    """Which layer or weight an interval is about."""
+    match interval.kind.value:
+        case "layer":
+            return {Attr.LAYER_INDEX: interval.key, Attr.LAYER_KIND: interval.layer_kind}
+        case "weight_opening":
+            return {Attr.WEIGHT_NODE_ID: interval.key}
+        case _:
+            return {}
+
+
+def abort_of(interval: Interval) -> dict[str, Any]:
+    """Why an interval failed, and for a proof where it was."""
+    if interval.aborted_reason is None:
+        return {}
+    found: dict[str, Any] = {Attr.ABORTED_REASON: interval.aborted_reason}
+    if isinstance(interval, Proof) and interval.last_layer is not None:
+        found[Attr.ABORTED_LAYER] = interval.last_layer.key
+        found[Attr.ABORTED_LAYER_KIND] = interval.last_layer.layer_kind
+    return found
+
+
+def error_of(interval: Interval) -> str | None:
+    """The status message of an interval that failed."""
+    where = abort_of(interval)
+    if Attr.ABORTED_LAYER in where:
+        return f"{interval.aborted_reason} (last layer {where[Attr.ABORTED_LAYER]}, {where[Attr.ABORTED_LAYER_KIND]})"
+    return interval.aborted_reason
+
+
+def counts_of(proof: Proof) -> dict[str, Any]:
+    """What was counted in a proof."""
+    return {
+        Attr.PROOF_LAYERS_OPENED: proof.layers_opened,
+        Attr.PROOF_LAYERS_CLOSED: proof.layers_closed,
+        Attr.ROUNDS_TOTAL: proof.rounds,
+        Attr.ROUNDS_UNPLACED: proof.rounds_unplaced or None,
+        Attr.LOST_EVENTS: proof.lost_events,
+    }
+
+
+def session_opened(event: SessionOpened) -> dict[str, Any]:
+    """Where a session comes from."""
+    return {Attr.SESSION_SOURCE: event.source, Attr.TIME_SOURCE: event.time_source}
+
+
+def session_closed(event: SessionClosed) -> dict[str, Any]:
+    """How a session ended."""
+    return {
+        Attr.SESSION_OUTCOME: event.outcome,
+        Attr.SESSION_REASON: event.reason,
+        Attr.SESSION_REFUSED: event.refused,
+    }
+
+
+def round_of(event: SumcheckRound) -> dict[str, Any]:
+    """A sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
+    degree, coefficients = _polynomial(event)
+    return {
+        Attr.ROUND: event.round,
+        Attr.ROUND_TOTAL: event.total_rounds,
+        Attr.ROUND_DEGREE: degree,
+        Attr.ROUND_COEFFICIENTS: coefficients,
+        Attr.ROUND_CLAIM: event.claim_value_approx,
+    }
+
+
+def _polynomial(event: SumcheckRound) -> tuple[int | None, str | None]:
+    """Degree and coefficients of a round's polynomial, if it carries one."""
+    if (deg2 := event.poly_deg2) is not None:
+        return 2, f"{_limbs(deg2.c0)};{_limbs(deg2.c1)};{_limbs(deg2.c2)}"
+    if (deg3 := event.poly_deg3) is not None:
+        return 3, f"{_limbs(deg3.c0)};{_limbs(deg3.c1)};{_limbs(deg3.c2)};{_limbs(deg3.c3)}"
+    return None, None
+
+
+def _limbs(element: SecureField) -> str:
+    return f"{element.a},{element.b},{element.c},{element.d}"
+
+
+def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
+    """The span event, name and attributes, for an event that is neither a round nor the edge of an interval."""
+    match envelope.event:
+        case Log() as log:
+            return EventName.LOG, {Attr.LOG_LEVEL: log.level, Attr.LOG_MESSAGE: log.message}
+        case LayerActivation() as activation:
+            return EventName.ACTIVATION, _activation(activation)
+        case AttentionHeatmap() as heatmap:
+            return EventName.HEATMAP, _heatmap(heatmap)
+        case CircuitCompiled() as circuit:
+            return EventName.CIRCUIT, circuit_of(circuit)
+        case EventsLost() as lost:
+            return EventName.EVENTS_LOST, _lost(lost)
+        case ProofAborted() as aborted:
+            return EventName.ABORTED, {Attr.ABORTED_REASON: aborted.reason}
+        case StateProgramCost() as cost:
+            return EventName.STATE_COST, _state_cost(cost)
+        case _:
+            return EventName.OTHER, _other(envelope)
+
+
+def circuit_of(event: CircuitCompiled) -> dict[str, Any]:
+    """A circuit in numbers; the trace cost is the sum over its nodes."""
+    return {
+        Attr.CIRCUIT_LAYERS: event.total_layers,
+        Attr.CIRCUIT_NODES: len(event.nodes),
+        Attr.CIRCUIT_INPUT_SHAPE: event.input_shape,
+        Attr.CIRCUIT_OUTPUT_SHAPE: event.output_shape,
+        Attr.CIRCUIT_HAS_SIMD: event.has_simd,
+        Attr.CIRCUIT_SIMD_BLOCKS: event.simd_num_blocks,
+        Attr.CIRCUIT_TRACE_COST: sum(node.trace_cost for node in event.nodes),
+    }
+
+
+def is_program(name: str) -> bool:
+    """Whether a state program's name can be a part of a key."""
+    return _PROGRAM.fullmatch(name) is not None
+
+
+def state_cost_of(event: StateProgramCost) -> dict[str, Any]:
+    """What one run of a state program writes for one sequence, as attributes of the proof that it is a cost of."""
+    return {**_state_circuit(event), state_program_bytes(event.program): event.bytes}
+
+
+def _state_cost(event: StateProgramCost) -> dict[str, Any]:
+    return {
+        Attr.PROOF_ORDINAL: event.proof,
+        Attr.STATE_PROGRAM: event.program,
+        **_state_circuit(event),
+        Attr.STATE_BYTES: event.bytes,
+    }
+
+
+def _state_circuit(event: StateProgramCost) -> dict[str, Any]:
+    return {
+        Attr.STATE_CIRCUIT: event.circuit,
+        Attr.STATE_CONVENTION: event.convention,
+        Attr.STATE_RECURRENT_LAYERS: event.recurrent_layers,
+    }
+
+
+def device_names(event: GpuStatus) -> list[str]:
+    """The devices that a status names."""
+    return [device.device_name for device in event.devices]
+
+
+def _activation(event: LayerActivation) -> dict[str, Any]:
+    return {
+        Attr.LAYER_INDEX: event.layer_idx,
+        Attr.LAYER_NODE_ID: event.node_id,
+        Attr.LAYER_KIND: event.kind,
+        Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
+        Attr.STATS_SAMPLE: len(event.output_sample),
+        **_stats(event.stats),
+    }
+
+
+def _stats(stats: ActivationStats) -> dict[str, Any]:
+    return {
+        Attr.STATS_MEAN: stats.mean,
+        Attr.STATS_STD_DEV: stats.std_dev,
+        Attr.STATS_MIN: stats.min,
+        Attr.STATS_MAX: stats.max,
+        Attr.STATS_SPARSITY: stats.sparsity,
+    }
+
+
+def _heatmap(event: AttentionHeatmap) -> dict[str, Any]:
+    scores = [score for score in event.scores if score is not None]
+    return {
+        Attr.LAYER_INDEX: event.layer_idx,
+        Attr.HEAD_INDEX: event.head_idx,
+        Attr.HEAD_COUNT: event.num_heads,
+        Attr.SEQ_LEN: event.seq_len,
+        Attr.STATS_SAMPLE: len(scores),
+        Attr.STATS_MEAN: sum(scores) / len(scores) if scores else None,
+        Attr.STATS_MIN: min(scores, default=None),
+        Attr.STATS_MAX: max(scores, default=None),
+    }
+
+
+def _lost(event: EventsLost) -> dict[str, Any]:
+    kinds = [f"{kind}={count}" for kind, count in sorted(event.counts.items())]
+    return {Attr.LOST_WHERE: event.where, Attr.LOST_COUNT: sum(event.counts.values()), Attr.LOST_KINDS: kinds}
+
+
+def _other(envelope: Envelope) -> dict[str, Any]:
+    return {
+        Attr.EVENT_KIND: envelope.kind,
+        Attr.EVENT_ORIGIN: envelope.origin,
+        # Cut before decoding: a line may be 16 MiB long.
+        Attr.EVENT_BODY: envelope.raw[:_BODY_BYTES].decode("utf-8", "replace"),
+    }

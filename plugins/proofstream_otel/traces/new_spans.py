@@ -1,0 +1,113 @@
+"""Spans as they begin: names, ids and places in the trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofstream import Envelope, Interval, IntervalKind, Proof, SessionOpened
+from proofstream_otel.traces import describe, ids
+from proofstream_otel.values import safe
+from proofstream_otel.values.semconv import Attr, SpanName
+from proofstream_otel.values.spans import Parent, SpanLink, SpanValues
+
+
+def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValues:
+    """The span of a session; `first` is its opening, or else what showed that it exists."""
+    event = first.event
+    opened = event if isinstance(event, SessionOpened) else None
+    said = {Attr.START_SEEN: False} if opened is None else describe.session_opened(opened)
+    return _root(
+        name=SpanName.SESSION,
+        trace_id=ids.session_trace_id(first.session_id),
+        span_id=ids.session_span_id(first.session_id, part),
+        parent=parent,
+        start_unix_nano=first.time_unix_nano,
+        attributes={Attr.SESSION_ID: first.session_id, **said},
+        resource=() if opened is None else tuple(sorted(opened.resource.items())),
+    )
+
+
+def root_span(interval: Interval, parent: Parent | None, *, session: SpanValues, time_source: str) -> SpanValues:
+    """The span of a proof, or of an interval that belongs to none; it points to its session's span."""
+    ordinal = interval.proof_ordinal if isinstance(interval, Proof) else None
+    session_id = interval.session_id
+    about = {
+        Attr.SESSION_ID: session_id,
+        Attr.JOB_ID: interval.job_id,
+        Attr.TIME_SOURCE: time_source,
+        Attr.PROOF_ORDINAL: ordinal,
+    }
+    span = _root(
+        name=_name(interval),
+        trace_id=ids.alone_trace_id(interval) if ordinal is None else ids.proof_trace_id(session_id, ordinal),
+        span_id=ids.span_id(interval),
+        parent=parent,
+        start_unix_nano=interval.start_unix_nano,
+        attributes={**about, **_beginning(interval)},
+        resource=session.resource,
+    )
+    span.links.append(SpanLink(session.trace_id, session.span_id))
+    return span
+
+
+def child_span(interval: Interval, above: SpanValues) -> SpanValues:
+    """The span of an interval inside a proof."""
+    start = safe.timestamp(interval.start_unix_nano)
+    return SpanValues(
+        name=_name(interval),
+        trace_id=above.trace_id,
+        span_id=ids.span_id(interval),
+        parent_span_id=above.span_id,
+        root_span_id=above.root_span_id,
+        remote_parent=False,
+        trace_state=above.trace_state,
+        start_unix_nano=start,
+        end_unix_nano=start,
+        attributes=safe.attributes(_beginning(interval)),
+        events=[],
+        dropped_events=0,
+        links=[],
+        error=None,
+        resource=above.resource,
+    )
+
+
+def _name(interval: Interval) -> str:
+    if interval.kind is IntervalKind.LAYER:
+        return f"{SpanName.LAYER} {interval.layer_kind}"
+    return str(interval.kind.value)
+
+
+def _beginning(interval: Interval) -> dict[str, Any]:
+    event = interval.opened.event if interval.opened is not None else None
+    return {**describe.key_of(interval), **describe.start_of(event)}
+
+
+def _root(
+    *,
+    name: str,
+    trace_id: str,
+    span_id: str,
+    parent: Parent | None,
+    start_unix_nano: int,
+    attributes: dict[str, Any],
+    resource: tuple[tuple[str, str], ...],
+) -> SpanValues:
+    start = safe.timestamp(start_unix_nano)
+    return SpanValues(
+        name=name,
+        trace_id=trace_id if parent is None else parent.trace_id,
+        span_id=span_id,
+        parent_span_id="" if parent is None else parent.span_id,
+        root_span_id=span_id,
+        remote_parent=parent is not None and parent.remote,
+        trace_state="" if parent is None else parent.trace_state,
+        start_unix_nano=start,
+        end_unix_nano=start,
+        attributes=safe.attributes(attributes),
+        events=[],
+        dropped_events=0,
+        links=[],
+        error=None,
+        resource=resource,
+    )

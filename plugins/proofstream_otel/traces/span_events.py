@@ -1,0 +1,95 @@
+"""What happened inside a span while it is open: bounded, however much it is. The first and the last events are kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from proofstream import Envelope, SumcheckRound
+from proofstream_otel.settings import NoteLimits, Rounds
+from proofstream_otel.traces import describe
+from proofstream_otel.values import safe
+from proofstream_otel.values.semconv import Attr, EventName
+from proofstream_otel.values.spans import SpanEvent, keep_ends
+
+_T = TypeVar("_T")
+
+
+class Ends(Generic[_T]):
+    """The first and the last items of a sequence of any length, `limit` in all.
+
+    Attributes:
+        seen: How many items were added.
+    """
+
+    __slots__ = ("_head", "_head_size", "_tail", "seen")
+
+    def __init__(self, limit: int) -> None:
+        self._head_size = limit - limit // 2
+        self._head: list[_T] = []
+        self._tail: deque[_T] = deque(maxlen=limit // 2)
+        self.seen = 0
+
+    def append(self, item: _T) -> None:
+        """Add an item."""
+        self.seen += 1
+        if len(self._head) < self._head_size:
+            self._head.append(item)
+        else:
+            self._tail.append(item)
+
+    def __iter__(self) -> Iterator[_T]:
+        yield from self._head
+        yield from self._tail
+
+    def __len__(self) -> int:
+        return len(self._head) + len(self._tail)
+
+
+class Notebook:
+    """The events of one open span.
+
+    Rounds become span events only when the span ends, as most of a long layer's will have been dropped by then.
+    """
+
+    __slots__ = ("_announced", "_limits", "_notes", "_rounds")
+
+    def __init__(self, limits: NoteLimits) -> None:
+        self._limits = limits
+        self._rounds: Ends[tuple[int, SumcheckRound]] = Ends(limits.max_rounds)
+        self._notes: Ends[SpanEvent] = Ends(limits.max_notes)
+        self._announced: int | None = None
+
+    def add(self, envelope: Envelope) -> None:
+        """Take an event that happened in the span."""
+        event = envelope.event
+        if isinstance(event, SumcheckRound):
+            self._announced = event.total_rounds
+            self._rounds.append((envelope.time_unix_nano, event))
+        else:
+            name, attributes = describe.note_of(envelope)
+            self._notes.append(_event(name, envelope.time_unix_nano, attributes))
+
+    def close(self) -> tuple[list[SpanEvent], int, dict[str, object]]:
+        """The events to export in order of time, how many more there were, and attributes that count them."""
+        notes = list(self._notes)
+        # The limit on all events costs rounds before it costs anything else.
+        kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
+        rounds = [_event(EventName.ROUND, time, describe.round_of(event)) for time, event in kept]
+        events = sorted([*notes, *rounds], key=lambda event: event.time_unix_nano)
+        wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
+        return events, wanted - len(events), self._counts(len(rounds), self._notes.seen - len(notes))
+
+    def _counts(self, recorded: int, notes_dropped: int) -> dict[str, object]:
+        counts: dict[str, object] = {Attr.NOTES_DROPPED: notes_dropped or None}
+        if self._rounds.seen and self._limits.rounds is not Rounds.OFF:
+            counts[Attr.ROUNDS_ANNOUNCED] = self._announced
+        if self._rounds.seen and self._limits.rounds.on_spans:
+            counts[Attr.ROUNDS_RECORDED] = recorded
+            counts[Attr.ROUNDS_DROPPED] = self._rounds.seen - recorded
+        return counts
+
+
+def _event(name: str, time_unix_nano: int, attributes: dict[str, object]) -> SpanEvent:
+    return SpanEvent(name, safe.timestamp(time_unix_nano), safe.attributes(attributes))
