@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from proofstream import Proof
-from proofstream_rerun.blueprint import blueprint
-from proofstream_rerun.recordings import Recording, Write
-from proofstream_rerun.scene import Scene
-from proofstream_rerun.writes import PropertyWrite, new_writes, snapshot_writes
+from proofstream_rerun.scene.scene import Scene
+from proofstream_rerun.sdk.blueprint import blueprint
+from proofstream_rerun.sdk.prepared_calls import PropertyWrite, new_writes, snapshot_writes
+from proofstream_rerun.sdk.recordings import Recording, Write
 
 MAX_LINGERING = 8
 """Recordings that may still get late events, though what they show has ended, at most."""

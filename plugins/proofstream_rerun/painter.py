@@ -31,10 +31,10 @@ from proofstream import (
     TraceStarted,
     __version__,
 )
-from proofstream_rerun import texts
 from proofstream_rerun.easels import Easel, Easels, Job, Places, recording_id_of
-from proofstream_rerun.recordings import PropertyValue
-from proofstream_rerun.scene import NOTED, Scene
+from proofstream_rerun.picture import texts
+from proofstream_rerun.scene.scene import NOTED, Scene
+from proofstream_rerun.sdk.recordings import PropertyValue
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""

@@ -25,9 +25,9 @@ import rerun.blueprint as rrb
 from rerun.chunk import RrdReader
 
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.outlets import Outlets
-from proofstream_rerun.probing import Answer, probe
-from proofstream_rerun.recordings import Recording, Write
+from proofstream_rerun.outlets.all_outlets import Outlets
+from proofstream_rerun.outlets.probing import Answer, probe
+from proofstream_rerun.sdk.recordings import Recording, Write
 from proofstream_rerun.settings import Settings
 
 _PACKAGE = importlib.util.find_spec("rerun_cli")
@@ -244,7 +244,7 @@ class Kit:
         """Where a viewer would be found that somebody uses: nobody is there for us. Gives the port in its place."""
         with pytest.MonkeyPatch.context() as patch:
             port = free_port()
-            patch.setattr("proofstream_rerun.viewers.USUAL_PORT", port)
+            patch.setattr("proofstream_rerun.outlets.spawned_viewer.USUAL_PORT", port)
             yield port
 
     def kill(self, pid: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofstream_rerun.backlog import Backlog
+from proofstream_rerun.outlets.backlog import Backlog
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def kit_free() -> Any:
     """A recording that no test changes."""
     import rerun.blueprint as rrb
 
-    from proofstream_rerun.recordings import Recording
+    from proofstream_rerun.sdk.recordings import Recording
 
     return Recording(
         application_id="proofstream-test",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofstream_rerun.blueprint import blueprint
-from proofstream_rerun.layout import Grid
+from proofstream_rerun.picture.layout import Grid
+from proofstream_rerun.sdk.blueprint import blueprint
 
 PATHS = frozenset(
     {

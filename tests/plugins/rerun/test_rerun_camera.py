@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofstream_rerun.camera import ASPECT, FIELD_OF_VIEW, MARGIN, Camera, framing
+from proofstream_rerun.picture.camera import ASPECT, FIELD_OF_VIEW, MARGIN, Camera, framing
 
 SLOPE = math.radians(40)
 Point = tuple[float, float, float]

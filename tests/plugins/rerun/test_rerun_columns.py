@@ -10,9 +10,9 @@ import numpy as np
 import rerun as rr
 
 from proofstream import RoundPoly, RoundPolyDeg3, SecureField, SumcheckRound
-from proofstream_rerun.columns import columns_of, times_of
-from proofstream_rerun.field import M31_PRIME, sum_over_bits
-from proofstream_rerun.marks import Boxes, BoxGroup, Document, Line, Numbers, Points, State, Strips
+from proofstream_rerun.picture.field import M31_PRIME, sum_over_bits
+from proofstream_rerun.picture.marks import Boxes, BoxGroup, Document, Line, Numbers, Points, State, Strips
+from proofstream_rerun.sdk.columns import columns_of, times_of
 
 
 def values(columns: Iterable[Any]) -> dict[str, tuple[str, list[Any]]]:

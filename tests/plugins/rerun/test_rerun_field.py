@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import RoundPoly, RoundPolyDeg3, SecureField, SumcheckRound
-from proofstream_rerun.field import M31_PRIME, Limbs, coefficients, limbs, sum_over_bits, written
-from proofstream_rerun.texts import round_document
+from proofstream_rerun.picture.field import M31_PRIME, Limbs, coefficients, limbs, sum_over_bits, written
+from proofstream_rerun.picture.texts import round_document
 
 LIMB = st.integers(0, M31_PRIME - 1)
 ELEMENT = st.tuples(LIMB, LIMB, LIMB, LIMB)

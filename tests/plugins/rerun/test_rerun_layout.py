@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import LayerKind
-from proofstream_rerun import layout
-from proofstream_rerun.layout import Grid
-from proofstream_rerun.marks import Boxes
+from proofstream_rerun.picture import layout
+from proofstream_rerun.picture.layout import Grid
+from proofstream_rerun.picture.marks import Boxes
 
 SIZES = st.integers(3, 450)
 KINDS = st.sampled_from(LayerKind)

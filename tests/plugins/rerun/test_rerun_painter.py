@@ -54,11 +54,11 @@ from proofstream import (
     encode_event,
 )
 from proofstream.testing import START_UNIX_NANO, FixedClock, envelopes, read_stream
-from proofstream_rerun.canvas import MAX_ENTITIES
 from proofstream_rerun.easels import LINGER_S, MAX_LINGERING
-from proofstream_rerun.layout import MAX_LAYERS
 from proofstream_rerun.painter import MAX_HELD, WRITE_EVERY_S, Painter
-from proofstream_rerun.recordings import Recording, Write
+from proofstream_rerun.picture.canvas import MAX_ENTITIES
+from proofstream_rerun.picture.layout import MAX_LAYERS
+from proofstream_rerun.sdk.recordings import Recording, Write
 
 SHAPE = (1, 8)
 
@@ -701,7 +701,7 @@ def test_what_waits_too_long_is_counted(bench: Bench) -> None:
 
 
 def test_nothing_of_the_drawing_needs_rerun() -> None:
-    code = "import sys, proofstream_rerun.scene; sys.exit('rerun' in sys.modules or 'pyarrow' in sys.modules)"
+    code = "import sys, proofstream_rerun.scene.scene; sys.exit('rerun' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

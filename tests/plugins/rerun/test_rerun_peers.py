@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from proofstream_rerun.backlog import Backlog
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.outlets_peer import Pace, PeerOutlet, State
-from proofstream_rerun.probing import Answer, probe
+from proofstream_rerun.outlets.backlog import Backlog
+from proofstream_rerun.outlets.peer import Pace, PeerOutlet, State
+from proofstream_rerun.outlets.probing import Answer, probe
 
 DEADLINE_S = 5.0
 QUICK = Pace(probe_s=0.3, flush_s=0.3, check_s=0.1, retry_s=0.05, longest_retry_s=0.2, stuck_s=1.0)
@@ -256,7 +256,7 @@ def test_a_viewer_that_is_stopped_at_the_end_is_left_behind(
 ) -> None:
     left: list[object] = []
     # For real it would end Rerun's care at the exit of this process; that is tested in processes of their own.
-    monkeypatch.setattr("proofstream_rerun.outlets_peer.abandon", left.append)
+    monkeypatch.setattr("proofstream_rerun.outlets.peer.abandon", left.append)
     viewer = kit.viewer(tmp_path / "seen.rrd")
     watched = party(viewer.port)
     watched.write(0, 100)

@@ -25,7 +25,7 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, envelopes, read_stream
 from proofstream_rerun import RerunPlugin
-from proofstream_rerun.field import coefficients, limbs, sum_over_bits
+from proofstream_rerun.picture.field import coefficients, limbs, sum_over_bits
 
 TIMELINES = {"prover_time", "event", "wall_time"}
 

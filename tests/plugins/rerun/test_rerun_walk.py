@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from proofstream import LayerKind, LayerStart
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.layout import Grid
-from proofstream_rerun.marks import BoxGroup
-from proofstream_rerun.palette import LayerState
-from proofstream_rerun.walk import Walk
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.layout import Grid
+from proofstream_rerun.picture.marks import BoxGroup
+from proofstream_rerun.picture.palette import LayerState
+from proofstream_rerun.scene.walk import Walk
 
 LAYERS = 211
 

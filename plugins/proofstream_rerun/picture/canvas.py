@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from proofstream import Envelope
-from proofstream_rerun.marks import PLAIN, Line, Look, Mark
+from proofstream_rerun.picture.marks import PLAIN, Line, Look, Mark
 
 MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""

@@ -13,9 +13,9 @@ from proofstream import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream_rerun import palette, texts
-from proofstream_rerun.canvas import KEPT_LINES, Canvas
-from proofstream_rerun.marks import PLAIN, Look, Numbers, State
+from proofstream_rerun.picture import palette, texts
+from proofstream_rerun.picture.canvas import KEPT_LINES, Canvas
+from proofstream_rerun.picture.marks import PLAIN, Look, Numbers, State
 
 _KEPT_STATES = 512
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from proofstream import LayerKind
-from proofstream_rerun.camera import Camera, framing
-from proofstream_rerun.marks import Boxes, Floats, Placed
-from proofstream_rerun.palette import ABORTED, packed, shaded
+from proofstream_rerun.picture.camera import Camera, framing
+from proofstream_rerun.picture.marks import Boxes, Floats, Placed
+from proofstream_rerun.picture.palette import ABORTED, packed, shaded
 
 PITCH = 2.0
 """From one layer to the next."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
-from proofstream_rerun import palette, texts
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import Look, Numbers
+from proofstream_rerun.picture import palette, texts
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.marks import Look, Numbers
 
 MAX_DEVICES = 16
 """Devices drawn at most, measured and reported ones each."""

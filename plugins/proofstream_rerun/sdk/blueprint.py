@@ -11,9 +11,9 @@ import numpy as np
 import rerun as rr
 import rerun.blueprint as rrb
 
-from proofstream_rerun import palette
-from proofstream_rerun.columns import ROUND_NAMES
-from proofstream_rerun.layout import FEW, Grid
+from proofstream_rerun.picture import palette
+from proofstream_rerun.picture.layout import FEW, Grid
+from proofstream_rerun.sdk.columns import ROUND_NAMES
 
 TOPICS = ("inference/", "gpu/", "state/")
 """Beginnings of the paths of entities that have views only if there are such entities."""

@@ -30,16 +30,16 @@ from proofstream import (
     SumcheckRound,
     TraceStarted,
 )
-from proofstream_rerun import layout, palette, texts
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.costs import Costs
-from proofstream_rerun.devices import Devices
-from proofstream_rerun.inference import Inference
-from proofstream_rerun.marks import PLAIN, Cleared, Document, Look, Numbers, Points
-from proofstream_rerun.palette import LayerState
-from proofstream_rerun.parts import Parts
-from proofstream_rerun.recordings import PropertyValue
-from proofstream_rerun.stage import Stage
+from proofstream_rerun.picture import layout, palette, texts
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.marks import PLAIN, Cleared, Document, Look, Numbers, Points
+from proofstream_rerun.picture.palette import LayerState
+from proofstream_rerun.scene.devices import Devices
+from proofstream_rerun.scene.inference import Inference
+from proofstream_rerun.scene.parts import Parts
+from proofstream_rerun.scene.stage import Stage
+from proofstream_rerun.scene.state_costs import Costs
+from proofstream_rerun.sdk.recordings import PropertyValue
 
 _KEPT_NUMBERS = 1024
 _KEPT_ROUNDS = 512

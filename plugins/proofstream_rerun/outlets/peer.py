@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from proofstream_rerun.backlog import Backlog, Page
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.deliveries import Delivery
-from proofstream_rerun.exits import abandon
-from proofstream_rerun.probing import Answer, probe
-from proofstream_rerun.serving import Server
-from proofstream_rerun.streams import Flushed, Sender
+from proofstream_rerun.outlets.backlog import Backlog, Page
+from proofstream_rerun.outlets.probing import Answer, probe
+from proofstream_rerun.outlets.server import Server
+from proofstream_rerun.outlets.viewer_streams import Delivery
+from proofstream_rerun.sdk.stream_release import abandon
+from proofstream_rerun.sdk.streams import Flushed, Sender
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20

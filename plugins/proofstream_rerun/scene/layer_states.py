@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from proofstream import LayerKind
-from proofstream_rerun import layout
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import PLAIN, Cleared, State
-from proofstream_rerun.palette import LayerState
+from proofstream_rerun.picture import layout
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.marks import PLAIN, Cleared, State
+from proofstream_rerun.picture.palette import LayerState
 
 _PROVING, _PROVED, _ABORTED = LayerState.PROVING, LayerState.PROVED, LayerState.ABORTED
 _PARTLY_DONE = LayerState.PARTLY_DONE

@@ -11,10 +11,10 @@ import math
 import numpy as np
 
 from proofstream import ActivationStats, AttentionHeatmap, LayerActivation
-from proofstream_rerun import palette
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.field import M31_PRIME
-from proofstream_rerun.marks import PLAIN, BarRow, Floats, Sheet
+from proofstream_rerun.picture import palette
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.field import M31_PRIME
+from proofstream_rerun.picture.marks import PLAIN, BarRow, Floats, Sheet
 
 MAX_LAYERS = 1024
 """Layers whose activations are drawn at most."""

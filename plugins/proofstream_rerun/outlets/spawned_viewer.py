@@ -15,8 +15,8 @@ from pathlib import Path
 
 from proofstream import ConfigError
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.probing import Answer, probe
-from proofstream_rerun.serving import LOOPBACK, free_port
+from proofstream_rerun.outlets.probing import Answer, probe
+from proofstream_rerun.outlets.server import LOOPBACK, free_port
 
 USUAL_PORT = 9876
 """Where Rerun's viewer listens; one that is there already is used."""

@@ -23,7 +23,7 @@ from proofstream import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream_rerun.field import M31_PRIME, coefficients, limbs, sum_over_bits, written
+from proofstream_rerun.picture.field import M31_PRIME, coefficients, limbs, sum_over_bits, written
 
 MAX_TEXT = 600
 LEGEND = (

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 import rerun as rr
 import rerun_bindings
 
-from proofstream_rerun.arrow import Content, fact, made
-from proofstream_rerun.recordings import PropertyValue, Recording, Write
+from proofstream_rerun.sdk.arrow import Content, fact, made
+from proofstream_rerun.sdk.recordings import PropertyValue, Recording, Write
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proofstream_rerun.recordings import Recording, Write
+from proofstream_rerun.sdk.recordings import Recording, Write
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from proofstream import LayerKind
-from proofstream_rerun import layout
-from proofstream_rerun.marks import Boxes, Place, Placed
-from proofstream_rerun.palette import LayerState
+from proofstream_rerun.picture import layout
+from proofstream_rerun.picture.marks import Boxes, Place, Placed
+from proofstream_rerun.picture.palette import LayerState
 
 MAX_ROUNDS = 1024
 """Bars of one layer at most."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from proofstream import CircuitCompiled, LayerKind
-from proofstream_rerun import layout, palette
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import Boxes, Edges, Labels, Nodes, Strips
-from proofstream_rerun.palette import packed
+from proofstream_rerun.picture import layout, palette
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.marks import Boxes, Edges, Labels, Nodes, Strips
+from proofstream_rerun.picture.palette import packed
 
 MAX_EDGES = 8192
 """Edges drawn at most."""

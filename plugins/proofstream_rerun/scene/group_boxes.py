@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from proofstream_rerun.layer import Layer
-from proofstream_rerun.marks import BoxGroup, Placed
+from proofstream_rerun.picture.marks import BoxGroup, Placed
+from proofstream_rerun.scene.layer import Layer
 
 
 class GroupBoxes:

@@ -7,15 +7,15 @@ import time
 from collections.abc import Mapping, Sequence
 
 from proofstream import ConfigError
-from proofstream_rerun.backlog import Backlog
 from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
-from proofstream_rerun.exits import forget_in_children, release
-from proofstream_rerun.outlets_file import FileOutlet
-from proofstream_rerun.outlets_peer import PeerOutlet, State
-from proofstream_rerun.recordings import Recording, Write
-from proofstream_rerun.serving import Server
+from proofstream_rerun.outlets.backlog import Backlog
+from proofstream_rerun.outlets.file import FileOutlet
+from proofstream_rerun.outlets.peer import PeerOutlet, State
+from proofstream_rerun.outlets.server import Server
+from proofstream_rerun.outlets.spawned_viewer import SpawnedViewer
+from proofstream_rerun.sdk.recordings import Recording, Write
+from proofstream_rerun.sdk.stream_release import forget_in_children, release
 from proofstream_rerun.settings import Settings
-from proofstream_rerun.viewers import SpawnedViewer
 
 _MIB = 2**20
 _SPAWN_S = 8.0

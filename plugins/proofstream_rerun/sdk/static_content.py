@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import rerun as rr
 
-from proofstream_rerun.arrow import Content, components, made, numbers, pairs, strips, text, vectors
-from proofstream_rerun.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
+from proofstream_rerun.picture.marks import Boxes, Edges, Labels, Look, Mark, Nodes, Strips
+from proofstream_rerun.sdk.arrow import Content, components, made, numbers, pairs, strips, text, vectors
 
 _NAME_BYTES = 40
 

@@ -13,21 +13,10 @@ import rerun as rr
 from msgspec.structs import astuple
 
 from proofstream import RoundPoly, RoundPolyDeg3, SumcheckRound
-from proofstream_rerun.arrow import (
-    Component,
-    TimeColumn,
-    components,
-    numbers,
-    own_component,
-    strips,
-    tensor,
-    text,
-    vectors,
-)
-from proofstream_rerun.canvas import Moment
-from proofstream_rerun.field import M31_PRIME
-from proofstream_rerun.layout import placed
-from proofstream_rerun.marks import (
+from proofstream_rerun.picture.canvas import Moment
+from proofstream_rerun.picture.field import M31_PRIME
+from proofstream_rerun.picture.layout import placed
+from proofstream_rerun.picture.marks import (
     BarRow,
     Boxes,
     BoxGroup,
@@ -41,6 +30,17 @@ from proofstream_rerun.marks import (
     Sheet,
     State,
     Strips,
+)
+from proofstream_rerun.sdk.arrow import (
+    Component,
+    TimeColumn,
+    components,
+    numbers,
+    own_component,
+    strips,
+    tensor,
+    text,
+    vectors,
 )
 
 Columns = tuple[Sequence[rr.ComponentColumn], int]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from proofstream import CircuitCompiled
-from proofstream_rerun import layout
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.circuit import CircuitView
-from proofstream_rerun.walk import Walk
+from proofstream_rerun.picture import layout
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.scene.circuit import CircuitView
+from proofstream_rerun.scene.walk import Walk
 
 _GROWTH = 1.5
 """It grows by half of its size at least, so that it is laid out a few times at most."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from proofstream import StateBytesMoved, StateProgramCost
-from proofstream_rerun import palette, texts
-from proofstream_rerun.canvas import Canvas
-from proofstream_rerun.marks import PLAIN, BarRow, Document, Look, Numbers
+from proofstream_rerun.picture import palette, texts
+from proofstream_rerun.picture.canvas import Canvas
+from proofstream_rerun.picture.marks import PLAIN, BarRow, Document, Look, Numbers
 
 MAX_PROGRAMS = 32
 """Programs shown at most."""

@@ -1,0 +1,3 @@
+"""Where recordings go: files, viewers, our own server."""
+
+from __future__ import annotations
