@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, ProofEvent, Tool, ToolCall, hookimpl
 
 if TYPE_CHECKING:
-    from proofstream_state_cost.costing import Costs
     from proofstream_state_cost.follow import Follower
     from proofstream_state_cost.settings import Settings
+    from proofstream_state_cost.states.costing import Costs
 
 _TOOL_OPTIONS = (
     Option(
@@ -100,7 +100,7 @@ _TOOL_OPTIONS = (
 
 
 def _run_tool(call: ToolCall) -> int:
-    from proofstream_state_cost.command import run  # rich and pydantic are not for `--help`
+    from proofstream_state_cost.tool.command import run  # rich and pydantic are not for `--help`
 
     return run(call)
 
@@ -108,7 +108,7 @@ def _run_tool(call: ToolCall) -> int:
 def _given_costs(settings: Settings) -> Costs | None:
     if settings.file is None:
         return None
-    from proofstream_state_cost.inputs import given_costs  # reads files of both kinds: not needed without one
+    from proofstream_state_cost.tool.inputs import given_costs  # reads files of both kinds: not needed without one
 
     return given_costs(settings)
 

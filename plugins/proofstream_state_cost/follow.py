@@ -30,10 +30,10 @@ from proofstream import (
     Timelines,
     is_sheddable,
 )
-from proofstream_state_cost.costing import DECLARED, Costs, cost_programs
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.errors import StateError
-from proofstream_state_cost.model import Dtype
+from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs
+from proofstream_state_cost.states.errors import StateError
+from proofstream_state_cost.states.state_circuit import Dtype
 from proofstream_state_cost.tally import Tally
 
 MAX_JOBS = 1024

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from proofstream import read_table
-from proofstream_state_cost.model import Dtype
+from proofstream_state_cost.states.state_circuit import Dtype
 
 MAX_SLOTS = 2**16
 """No engine holds more sequences at once; a plan with verify slots lists each of them."""

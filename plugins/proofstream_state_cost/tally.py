@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from proofstream import StateBytes, StateBytesMoved, StateProgramRun
-from proofstream_state_cost.costing import Costs, ProgramCost
-from proofstream_state_cost.quantities import U64_MAX
+from proofstream_state_cost.states.costing import Costs, ProgramCost
+from proofstream_state_cost.states.quantities import U64_MAX
 
 
 @dataclass(slots=True)

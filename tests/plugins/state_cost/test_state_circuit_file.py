@@ -12,12 +12,12 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from proofstream_state_cost.circuit_file import parse_circuit
-from proofstream_state_cost.circuit_tables import BlockTable, CircuitTable, LayersTable, StateTable
-from proofstream_state_cost.errors import CircuitFileError
-from proofstream_state_cost.model import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
-from proofstream_state_cost.plan import Holding
-from proofstream_state_cost.programs import Program, price
+from proofstream_state_cost.circuit.file import parse_circuit
+from proofstream_state_cost.circuit.tables import BlockTable, CircuitTable, LayersTable, StateTable
+from proofstream_state_cost.states.errors import CircuitFileError
+from proofstream_state_cost.states.plan import Holding
+from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.state_circuit import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "state" / "golden.json").read_text(encoding="utf-8"))

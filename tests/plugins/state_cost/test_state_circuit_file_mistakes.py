@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from proofstream_state_cost.circuit_file import parse_circuit
-from proofstream_state_cost.errors import CircuitFileError
-from proofstream_state_cost.model import StateCircuit, StateKind
+from proofstream_state_cost.circuit.file import parse_circuit
+from proofstream_state_cost.states.errors import CircuitFileError
+from proofstream_state_cost.states.state_circuit import StateCircuit, StateKind
 
 SMALL = (Path(__file__).parents[2] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
 

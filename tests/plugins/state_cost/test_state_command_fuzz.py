@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofstream import ProofstreamError, ToolCall
-from proofstream_state_cost.command import run
-from proofstream_state_cost.conventions import PRESETS
+from proofstream_state_cost.config.conventions import PRESETS
+from proofstream_state_cost.tool.command import run
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 CIRCUIT = (DATA / "qwen3.8-27b.toml").read_bytes()

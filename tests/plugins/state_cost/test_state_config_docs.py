@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from proofstream_state_cost.config_json import parse_model_config
-from proofstream_state_cost.conventions import PRESETS
-from proofstream_state_cost.counted_states import state_circuit
-from proofstream_state_cost.families import KNOWN
-from proofstream_state_cost.programs import Program, price
+from proofstream_state_cost.config.conventions import PRESETS
+from proofstream_state_cost.config.counted_states import state_circuit
+from proofstream_state_cost.config.families import KNOWN
+from proofstream_state_cost.config.json import parse_model_config
+from proofstream_state_cost.states.programs import Program, price
 
 _ROOT: Final = Path(__file__).parents[3]
 _PAGE: Final = (_ROOT / "docs" / "state-models.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from typing import Any, Final, cast
 
 import pytest
 
-from proofstream_state_cost.config_json import parse_model_config, read_model_config
-from proofstream_state_cost.config_keys import ModelConfigError
-from proofstream_state_cost.recurrent_model import Mixer, RecurrentModel
+from proofstream_state_cost.config.json import parse_model_config, read_model_config
+from proofstream_state_cost.config.keys import ModelConfigError
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentModel
 
 _MAMBA: Final[dict[str, Any]] = {
     "model_type": "mamba",

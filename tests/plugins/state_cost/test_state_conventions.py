@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from proofstream_state_cost.config_json import parse_model_config
-from proofstream_state_cost.conventions import PRESETS, Convention, ConventionError, choose, extrapolated
-from proofstream_state_cost.counted_states import counts, state_circuit
-from proofstream_state_cost.errors import Overflow
-from proofstream_state_cost.families import FAMILIES
-from proofstream_state_cost.model import Dtype, StateKind, VerifyRule
-from proofstream_state_cost.programs import Program, price
-from proofstream_state_cost.recurrent_model import Layers, Mixer, RecurrentModel
+from proofstream_state_cost.config.conventions import PRESETS, Convention, ConventionError, choose, extrapolated
+from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.families import FAMILIES
+from proofstream_state_cost.config.json import parse_model_config
+from proofstream_state_cost.config.recurrent_model import Layers, Mixer, RecurrentModel
+from proofstream_state_cost.states.errors import Overflow
+from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.state_circuit import Dtype, StateKind, VerifyRule
 
 
 def model(family: str = "mamba2", **changes: Any) -> RecurrentModel:

@@ -10,11 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import StateBytes, StateProgramRun
-from proofstream_state_cost.cases import per_second
-from proofstream_state_cost.costing import Costs, cost_programs, unread_keys
-from proofstream_state_cost.errors import MissingFormat, Overflow
-from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
+from proofstream_state_cost.states.costing import Costs, cost_programs, unread_keys
+from proofstream_state_cost.states.errors import MissingFormat, Overflow
+from proofstream_state_cost.states.state_circuit import (
+    Dtype,
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+)
 from proofstream_state_cost.tally import Tally
+from proofstream_state_cost.tool.priced_circuit import per_second
 
 MOST = 2**64 - 1
 

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.circuit_file import parse_circuit
+from proofstream_state_cost.circuit.file import parse_circuit
+from proofstream_state_cost.circuit.shapes import extents, parse_shape
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.errors import BadShape, BadState, CircuitFileError, Overflow, StateError
-from proofstream_state_cost.model import Dtype, StateCircuit
-from proofstream_state_cost.plan import PlanInputs, make_plan
-from proofstream_state_cost.programs import price
-from proofstream_state_cost.quantities import U64_MAX
-from proofstream_state_cost.shapes import extents, parse_shape
+from proofstream_state_cost.states.errors import BadShape, BadState, CircuitFileError, Overflow, StateError
+from proofstream_state_cost.states.plan import PlanInputs, make_plan
+from proofstream_state_cost.states.programs import price
+from proofstream_state_cost.states.quantities import U64_MAX
+from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 SMALL = (Path(__file__).parents[2] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
 TABLES: dict[str, Any] = tomllib.loads(SMALL)

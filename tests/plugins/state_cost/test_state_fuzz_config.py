@@ -12,15 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proofstream_state_cost.config_json import parse_model_config, read_model_config
-from proofstream_state_cost.config_keys import ModelConfigError
-from proofstream_state_cost.conventions import PRESETS
-from proofstream_state_cost.counted_states import counts, state_circuit
-from proofstream_state_cost.errors import StateError
-from proofstream_state_cost.families import KNOWN
-from proofstream_state_cost.model import Dtype
-from proofstream_state_cost.programs import price
-from proofstream_state_cost.recurrent_model import RecurrentModel
+from proofstream_state_cost.config.conventions import PRESETS
+from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.families import KNOWN
+from proofstream_state_cost.config.json import parse_model_config, read_model_config
+from proofstream_state_cost.config.keys import ModelConfigError
+from proofstream_state_cost.config.recurrent_model import RecurrentModel
+from proofstream_state_cost.states.errors import StateError
+from proofstream_state_cost.states.programs import price
+from proofstream_state_cost.states.state_circuit import Dtype
 
 _GOLDEN: Final = Path(__file__).parents[2] / "data" / "state" / "golden.json"
 _WILD: Final[tuple[Any, ...]] = (None, True, 1.5, 4.0, -1, 2**64, "", "wide", [], [None], {}, float("inf"))

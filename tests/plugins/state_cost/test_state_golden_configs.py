@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from proofstream_state_cost.config_json import parse_model_config, read_model_config
-from proofstream_state_cost.conventions import PRESETS, ConventionError, extrapolated
-from proofstream_state_cost.counted_states import state_circuit
-from proofstream_state_cost.model import Dtype, StateCircuit
-from proofstream_state_cost.programs import Program, price
+from proofstream_state_cost.config.conventions import PRESETS, ConventionError, extrapolated
+from proofstream_state_cost.config.counted_states import state_circuit
+from proofstream_state_cost.config.json import parse_model_config, read_model_config
+from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 _GOLDEN: Final = Path(__file__).parents[2] / "data" / "state" / "golden.json"
 _MODELS: Final[list[dict[str, Any]]] = json.loads(_GOLDEN.read_text(encoding="utf-8"))["models"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proofstream_state_cost.errors import BadState, MissingFormat, Overflow
-from proofstream_state_cost.model import (
+from proofstream_state_cost.states.errors import BadState, MissingFormat, Overflow
+from proofstream_state_cost.states.state_circuit import (
     Dtype,
     Format,
     Lifetime,

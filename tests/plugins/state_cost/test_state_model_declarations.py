@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from proofstream import Catalog, CircuitCompiled, LineDecoder, StateDeclaration, encode_event
-from proofstream_state_cost.circuit_file import parse_circuit
+from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.errors import BadState
-from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
+from proofstream_state_cost.states.errors import BadState
+from proofstream_state_cost.states.state_circuit import (
+    Dtype,
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 

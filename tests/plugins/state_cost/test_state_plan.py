@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pytest
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.circuit_file import parse_circuit
+from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.errors import BadInputs, MissingFormat, Overflow
-from proofstream_state_cost.model import Dtype, StateCircuit
-from proofstream_state_cost.plan import Cache, Holding, Plan, PlanInputs, Verify, make_plan
+from proofstream_state_cost.states.errors import BadInputs, MissingFormat, Overflow
+from proofstream_state_cost.states.plan import Cache, Holding, Plan, PlanInputs, Verify, make_plan
+from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))

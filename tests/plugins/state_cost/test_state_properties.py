@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.circuit_file import parse_circuit
+from proofstream_state_cost.circuit.file import parse_circuit
+from proofstream_state_cost.circuit.shapes import extents, parse_shape
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.errors import Overflow
-from proofstream_state_cost.model import Dtype, StateCircuit
-from proofstream_state_cost.plan import Cache, PlanInputs, Verify, make_plan
-from proofstream_state_cost.programs import VERIFY_PROGRAMS, Program, price
-from proofstream_state_cost.quantities import U64_MAX, product, total
-from proofstream_state_cost.shapes import extents, parse_shape
+from proofstream_state_cost.states.errors import Overflow
+from proofstream_state_cost.states.plan import Cache, PlanInputs, Verify, make_plan
+from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, Program, price
+from proofstream_state_cost.states.quantities import U64_MAX, product, total
+from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 WORDS = st.sampled_from([dtype.value for dtype in Dtype])
 FORMATS = st.fixed_dictionaries({key: st.sampled_from(Dtype) for key in ("a", "b")})

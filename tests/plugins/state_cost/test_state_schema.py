@@ -15,14 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofstream_state_cost.cases import Counted, make_case
-from proofstream_state_cost.conventions import PRESETS
-from proofstream_state_cost.inputs import read_input
-from proofstream_state_cost.json_form import as_json
-from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
-from proofstream_state_cost.plan import Holding
-from proofstream_state_cost.programs import Op, Place, Program
+from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.settings import Settings, read_settings
+from proofstream_state_cost.states.plan import Holding
+from proofstream_state_cost.states.programs import Op, Place, Program
+from proofstream_state_cost.states.state_circuit import (
+    Dtype,
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+)
+from proofstream_state_cost.tool.inputs import read_input
+from proofstream_state_cost.tool.json_form import as_json
+from proofstream_state_cost.tool.priced_circuit import Counted, make_case
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 CIRCUIT = DATA / "qwen3.8-27b.toml"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proofstream_state_cost.errors import BadShape, Overflow
-from proofstream_state_cost.shapes import elements, extents, parse_shape
+from proofstream_state_cost.circuit.shapes import elements, extents, parse_shape
+from proofstream_state_cost.states.errors import BadShape, Overflow
 
 DIMS = {"a": 2, "b": 3, "c": 5, "x": 7, "zero": 0, "big": 2**63, "_n1": 11}
 

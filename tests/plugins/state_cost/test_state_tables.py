@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofstream_state_cost import answer
-from proofstream_state_cost.cases import Case, Counted, make_case
-from proofstream_state_cost.inputs import read_input
-from proofstream_state_cost.model import Dtype, Format, Section, State, StateCircuit, StateKind, VerifyRule
 from proofstream_state_cost.settings import Settings, read_settings
+from proofstream_state_cost.states.state_circuit import (
+    Dtype,
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+)
+from proofstream_state_cost.tool import answer
+from proofstream_state_cost.tool.inputs import read_input
+from proofstream_state_cost.tool.priced_circuit import Case, Counted, make_case
 
 CIRCUIT = Path(__file__).parents[2] / "data" / "state" / "qwen3.8-27b.toml"
 EVERYTHING: dict[str, Any] = {

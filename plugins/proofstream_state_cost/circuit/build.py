@@ -1,0 +1,225 @@
+"""From a circuit file's tables to states: one for each place at which a block that declares it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from proofstream_state_cost.circuit.shapes import elements, extents, parse_shape
+from proofstream_state_cost.circuit.tables import BlockTable, CircuitTable, StateTable
+from proofstream_state_cost.circuit.toml_lines import Path
+from proofstream_state_cost.states.errors import BadState, StateError
+from proofstream_state_cost.states.spelling import check_lifetime, parse_kind, parse_verify
+from proofstream_state_cost.states.state_circuit import (
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+    parse_format,
+)
+
+MOST_LAYERS = 10_000
+"""More layers are taken for a mistake."""
+
+MOST_STATES = 100_000
+"""More states are taken for a mistake."""
+
+
+class AtPath(StateError):
+    """An error at one place of a circuit file.
+
+    Attributes:
+        path: The place.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """A state of a block, whatever the place at which the block stands."""
+
+    local: str
+    kind: StateKind
+    format: Format
+    elements: int
+    shape: str
+    verify: VerifyRule | None
+    of: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """A block at its place."""
+
+    block: str
+    prefix: str
+    layer: int | None = None
+    section: Section = Section.MAIN
+
+
+def build_circuit(table: CircuitTable) -> StateCircuit:
+    """Instantiate the blocks: prologue, layers, epilogue, drafting head.
+
+    Raises:
+        AtPath: The tables do not fit together, or a size is above 2^64 - 1; it says where.
+        BadState: Two states would have the same id, or a state two snapshots of one kind.
+    """
+    blocks = {name: _declared(name, block, table.dims) for name, block in table.block.items()}
+    states: list[State] = []
+    standing: set[str] = set()
+    for place in _places(table):
+        standing.add(place.block)
+        states += (_state(declared, place) for declared in blocks[place.block])
+        if len(states) > MOST_STATES:
+            raise AtPath(("layers",), f"there are more than {MOST_STATES} states")
+    unused = [
+        f"block {name} is declared and stands nowhere" for name in blocks if blocks[name] and name not in standing
+    ]
+    return StateCircuit(name=table.name, states=tuple(states), assumptions=(*table.notes, *unused))
+
+
+def _declared(name: str, block: BlockTable, dims: dict[str, int]) -> tuple[_Declared, ...]:
+    by_id: dict[str, StateTable] = {}
+    for index, state in enumerate(block.state):
+        if state.id in by_id:
+            raise AtPath(("block", name, "state", index, "id"), "the block has two states of that id")
+        by_id[state.id] = state
+    return tuple(
+        _declare(state, by_id, dims, ("block", name, "state", index)) for index, state in enumerate(block.state)
+    )
+
+
+def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str, int], path: Path) -> _Declared:
+    with _at(*path, "kind"):
+        kind = parse_kind(state.kind)
+    with _at(*path, "format"):
+        stored_as = parse_format(state.format)
+    with _at(*path, "verify"):
+        verify = _verify(kind, state.verify)
+    with _at(*path, "lifetime"):
+        check_lifetime(kind, state.lifetime)
+    with _at(*path, "shape" if state.of is None else "of"):
+        shape = _shape(kind, state, siblings)
+    with _at(*path, "shape"):
+        lengths = extents(parse_shape(shape), dims)
+        count = elements(lengths, text=shape)
+    return _Declared(
+        local=state.id,
+        kind=kind,
+        format=stored_as,
+        elements=count,
+        shape=" x ".join(map(str, lengths)),
+        verify=verify,
+        of=state.of,
+    )
+
+
+@contextmanager
+def _at(*path: str | int) -> Generator[None]:
+    """Say of an error where it is."""
+    try:
+        yield
+    except StateError as error:
+        raise AtPath(path, str(error)) from error
+
+
+def _verify(kind: StateKind, word: str | None) -> VerifyRule | None:
+    rule = parse_verify(word)
+    if kind is StateKind.RECURRENT and rule is None:
+        raise BadState(
+            "a recurrent state says which intermediates a verify keeps of it: verify = h_steps or conv_steps"
+        )
+    if kind is not StateKind.RECURRENT and rule is not None:
+        raise BadState(f"a {kind.value} state keeps no verify intermediates, so verify has no meaning")
+    return rule
+
+
+def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) -> str:
+    """The shape expression of a state: its own, or that of the state which it is a copy of."""
+    if state.of is not None:
+        return _shape_of_original(kind, state, siblings.get(state.of))
+    if kind is StateKind.RING_SNAPSHOT:
+        raise BadState("a ring_snapshot has no shape of its own: of names the state that it is a copy of")
+    if state.shape is None:
+        raise BadState("it has no shape")
+    return state.shape
+
+
+def _shape_of_original(kind: StateKind, copy: StateTable, original: StateTable | None) -> str:
+    if copy.shape is not None:
+        raise BadState("it has both shape and of; a copy has the shape of its original")
+    if not kind.is_snapshot:
+        raise BadState(f"a {kind.value} state is no copy of another, so of has no meaning")
+    if original is None:
+        raise BadState(f"the block has no state {copy.of!r} to be a copy of")
+    if original.of is not None:
+        raise BadState(f"{copy.of} is a copy itself")
+    if original.shape is None:
+        raise BadState(f"{copy.of} has no shape")
+    return original.shape
+
+
+def _places(table: CircuitTable) -> Iterator[_Standing]:
+    """Where blocks stand, in the order in which their states are counted."""
+    _check_blocks(table)
+    yield from (_Standing(block=block, prefix=block) for block in table.prologue)
+    for layer, kind in enumerate(_layers(table)):
+        yield from (
+            _Standing(block=block, prefix=f"l{layer}.{block}", layer=layer) for block in table.layer_kinds[kind]
+        )
+    yield from (_Standing(block=block, prefix=block) for block in table.epilogue)
+    for entry in table.draft:
+        block = _block_of(entry)
+        yield _Standing(block=block, prefix=f"draft.{block}", section=Section.DRAFT)
+
+
+def _layers(table: CircuitTable) -> Iterator[str]:
+    """The kind of each layer."""
+    if sum(stretch.count * len(stretch.kind) for stretch in table.layers) > MOST_LAYERS:
+        raise AtPath(("layers",), f"there are more than {MOST_LAYERS} layers")
+    for index, stretch in enumerate(table.layers):
+        for kind in stretch.kind:
+            if kind not in table.layer_kinds:
+                raise AtPath(("layers", index), f"there is no layer kind {kind!r} in layer_kinds")
+        yield from stretch.kind * stretch.count
+
+
+def _check_blocks(table: CircuitTable) -> None:
+    """Raise if a block is named that nothing declares, also by a layer kind that no layer has."""
+    lists: dict[Path, list[str]] = {("layer_kinds", kind): blocks for kind, blocks in table.layer_kinds.items()}
+    lists |= {
+        ("prologue",): table.prologue,
+        ("epilogue",): table.epilogue,
+        ("draft",): list(map(_block_of, table.draft)),
+    }
+    for path, blocks in lists.items():
+        for block in blocks:
+            if block not in table.block:
+                raise AtPath(path, f"there is no block {block!r}; one without states is declared as [block.{block}]")
+
+
+def _block_of(entry: str) -> str:
+    """The block of an entry `block@module`: the module says where its weights are, and is no part of an id."""
+    return entry.partition("@")[0]
+
+
+def _state(declared: _Declared, place: _Standing) -> State:
+    return State(
+        id=f"{place.prefix}.{declared.local}",
+        local=declared.local,
+        block=place.block,
+        layer=place.layer,
+        section=place.section,
+        kind=declared.kind,
+        format=declared.format,
+        elements=declared.elements,
+        verify=declared.verify,
+        of=None if declared.of is None else f"{place.prefix}.{declared.of}",
+        shape=declared.shape,
+    )

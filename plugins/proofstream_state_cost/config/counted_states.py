@@ -1,0 +1,126 @@
+"""The state circuit of a model: its recurrent state as one convention counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from proofstream_state_cost.config.conventions import Convention, ConventionError
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentModel
+from proofstream_state_cost.states.quantities import product
+from proofstream_state_cost.states.state_circuit import (
+    Dtype,
+    Format,
+    Section,
+    State,
+    StateCircuit,
+    StateKind,
+    VerifyRule,
+)
+
+_SNAPSHOTS: Final = (("ring", StateKind.RING_SNAPSHOT), ("prefix", StateKind.PREFIX_SNAPSHOT))
+_SNAPSHOT_FORMAT: Final = Format(dtype=Dtype.F32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One state of each recurrent layer."""
+
+    local: str
+    format: Format
+    shape: tuple[int, ...]
+    verify: VerifyRule
+
+
+def state_circuit(model: RecurrentModel, convention: Convention, *, snapshots: bool = False) -> StateCircuit:
+    """Declare a model's recurrent states, layer by layer, `h` before `conv`. The circuit is named after its type.
+
+    Args:
+        model: The model.
+        convention: How they are stored.
+        snapshots: Whether each state also has a copy in a ring and one in a prefix cache, both in single precision, as
+            Metrale keeps them.
+
+    Returns:
+        The circuit, with everything that was assumed; without any state if no layer keeps one.
+
+    Raises:
+        ConventionError: The convention says nothing of the model's family.
+        Overflow: A state has more than 2^64 - 1 elements; it names the state.
+    """
+    reason = convention.why_not(model)
+    if reason is not None:
+        raise ConventionError(reason)
+    if model.mixer is None:
+        return StateCircuit(name=model.model_type, states=(), assumptions=model.assumptions)
+    parts = tuple(_parts(model, model.mixer, convention))
+    states = tuple(
+        state
+        for layer in model.recurrent_layer_ids
+        for state in _states(layer, model.mixer.block, parts, snapshots=snapshots)
+    )
+    return StateCircuit(
+        name=model.model_type, states=states, assumptions=(*model.assumptions, *convention.notes(model))
+    )
+
+
+def counts(model: RecurrentModel, convention: Convention) -> str:
+    """What is counted, in one line: the states of a layer, their dtypes, the columns of a window, and of how much.
+
+    Raises:
+        ConventionError: The convention says nothing of the model's family.
+    """
+    reason = convention.why_not(model)
+    if reason is not None:
+        raise ConventionError(reason)
+    if model.mixer is None:
+        return "no layer keeps recurrent state"
+    said = [f"{part.local} {_factors(part.shape)} {part.format}" for part in _parts(model, model.mixer, convention)]
+    if model.mixer.conv_kernel is not None:
+        said[-1] += f" ({convention.window(model)} columns of K={model.mixer.conv_kernel})"
+    return f"{' and '.join(said)} in each of {len(model.recurrent_layer_ids)} layers; one sequence, TP=1"
+
+
+def _parts(model: RecurrentModel, mixer: Mixer, convention: Convention) -> Iterator[_Part]:
+    if mixer.h is not None:
+        yield _Part("h", convention.h(model).format, mixer.h, VerifyRule.H_STEPS)
+    if mixer.conv_channels is not None and mixer.conv_kernel is not None:
+        window = (mixer.conv_channels, convention.window_columns(model, mixer.conv_kernel))
+        yield _Part("conv", convention.conv(model).format, window, VerifyRule.CONV_STEPS)
+
+
+def _states(layer: int, block: str, parts: tuple[_Part, ...], *, snapshots: bool) -> Iterator[State]:
+    prefix = f"l{layer}.{block}"
+    elements = {part.local: product(*part.shape, subject=f"state {prefix}.{part.local}") for part in parts}
+    for part in parts:
+        yield State(
+            id=f"{prefix}.{part.local}",
+            local=part.local,
+            block=block,
+            layer=layer,
+            section=Section.MAIN,
+            kind=StateKind.RECURRENT,
+            format=part.format,
+            elements=elements[part.local],
+            verify=part.verify,
+            shape=_factors(part.shape),
+        )
+    for cache, kind in _SNAPSHOTS if snapshots else ():
+        for part in parts:
+            yield State(
+                id=f"{prefix}.{cache}_{part.local}",
+                local=f"{cache}_{part.local}",
+                block=block,
+                layer=layer,
+                section=Section.MAIN,
+                kind=kind,
+                format=_SNAPSHOT_FORMAT,
+                elements=elements[part.local],
+                of=f"{prefix}.{part.local}",
+                shape=_factors(part.shape),
+            )
+
+
+def _factors(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

@@ -1,0 +1,103 @@
+"""What the state programs of one circuit cost under one convention, as one value for the command and the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proofstream import StateBytes
+from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, PricedProgram, price
+from proofstream_state_cost.states.quantities import total
+from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
+
+DECLARED = "declared"
+"""The convention of a state circuit: its states are what it declares, and nothing was taken for granted."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class ProgramCost:
+    """What one run of a state program writes for one sequence.
+
+    Attributes:
+        priced: The program, its nodes and their sum.
+        groups: The sum by block and local name, in the order of the states.
+    """
+
+    priced: PricedProgram
+    groups: tuple[StateBytes, ...]
+
+    @property
+    def name(self) -> str:
+        """The program's name: `verify_checkpoint`."""
+        return self.priced.program.value
+
+    @property
+    def bytes(self) -> int:
+        """What is written, of all states."""
+        return self.priced.bytes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Costs:
+    """All programs of a state circuit under a convention. Two are the same only if they are one object.
+
+    Attributes:
+        circuit: The states.
+        convention: Under which convention the states are counted.
+        formats: The dtypes of the keys that were given.
+        programs: By name and in their order: the four around a verify, and those of snapshots that move anything.
+    """
+
+    circuit: StateCircuit
+    convention: str
+    formats: Mapping[str, Dtype]
+    programs: dict[str, ProgramCost]
+
+    @property
+    def name(self) -> str:
+        """What the circuit is called."""
+        return self.circuit.name
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """What each program writes for one sequence."""
+        return {name: cost.bytes for name, cost in self.programs.items()}
+
+    @property
+    def live_bytes(self) -> int:
+        """One sequence's recurrent state, which is what zeroing it writes."""
+        return self.programs["slot_zero"].bytes
+
+
+def cost_programs(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convention: str) -> Costs:
+    """Size every program of a circuit.
+
+    Args:
+        circuit: Whose states.
+        formats: The dtype of each format key; only those of states that programs move are needed.
+        convention: How these states are counted.
+
+    Raises:
+        MissingFormat: There is no dtype for a key; it names the first such state.
+        Overflow: A node or a sum is above 2^64 - 1; it names the node.
+    """
+    priced = [each for each in price(circuit, formats) if each.nodes or each.program in VERIFY_PROGRAMS]
+    programs = {each.program.value: ProgramCost(priced=each, groups=_groups(circuit, each)) for each in priced}
+    return Costs(circuit=circuit, convention=convention, formats=formats, programs=programs)
+
+
+def unread_keys(circuit: StateCircuit, formats: Mapping[str, Dtype]) -> list[str]:
+    """The format keys that were given and that no state reads."""
+    read = {state.format.key for state in circuit.states}
+    return [key for key in formats if key not in read]
+
+
+def _groups(circuit: StateCircuit, priced: PricedProgram) -> tuple[StateBytes, ...]:
+    members: dict[tuple[str, str], list[int]] = {}
+    for node in priced.nodes:
+        state = circuit.states[node.state]
+        members.setdefault((state.group, state.kind.value), []).append(node.bytes)
+    return tuple(
+        StateBytes(group=group, kind=kind, states=len(sizes), bytes=total((group, size) for size in sizes))
+        for (group, kind), sizes in members.items()
+    )

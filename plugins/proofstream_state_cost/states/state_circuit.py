@@ -1,0 +1,293 @@
+"""State circuits: what a model keeps between tokens, declared state by state."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from proofstream_state_cost.states.errors import BadState, MissingFormat, one_line
+from proofstream_state_cost.states.quantities import is_u64, product
+
+
+class Dtype(enum.Enum):
+    """What one element is stored as. The scales of fp8 are kept elsewhere and are not counted."""
+
+    F32 = "f32"
+    F16 = "f16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+
+    @property
+    def size(self) -> int:
+        """Bytes of one element."""
+        return _SIZES[self]
+
+
+_SIZES: Final = {Dtype.F32: 4, Dtype.F16: 2, Dtype.BF16: 2, Dtype.FP8: 1}
+
+
+class Lifetime(enum.Enum):
+    """How long a unit of state lives."""
+
+    MODEL = "model"
+    SEQUENCE = "sequence"
+    VERIFY = "verify"
+    SNAPSHOT = "snapshot"
+
+
+class Section(enum.Enum):
+    """Which part of the circuit a state belongs to: the model itself, or its own drafting head."""
+
+    MAIN = "main"
+    DRAFT = "draft"
+
+
+class VerifyRule(enum.Enum):
+    """How many intermediates of a recurrent state a speculative verify keeps: see `Verify` of a plan."""
+
+    H_STEPS = "h_steps"
+    CONV_STEPS = "conv_steps"
+
+
+class StateKind(enum.Enum):
+    """What a state is. One unit of it is, for `recurrent`, one sequence's; for `paged_kv`, one side of one token."""
+
+    RECURRENT = "recurrent"
+    PAGED_KV = "paged_kv"
+    PREFIX_SNAPSHOT = "prefix_snapshot"
+    RING_SNAPSHOT = "ring_snapshot"
+    CARRY_STASH = "carry_stash"
+    CARRY_TABLE = "carry_table"
+    VERIFY_TABLE = "verify_table"
+    ACCEPT_STASH = "accept_stash"
+    HIDDEN_CAPTURE = "hidden_capture"
+    PROMPT_LOOKUP_INDEX = "prompt_lookup_index"
+    TOKEN_TREE_MASK = "token_tree_mask"  # noqa: S105 - no secret
+    DRAFT_TOKENS = "draft_tokens"
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """The only lifetime that a state of this kind can have."""
+        return _LIFETIMES[self]
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it may be a copy `of` another state."""
+        return self in (StateKind.PREFIX_SNAPSHOT, StateKind.RING_SNAPSHOT)
+
+
+_LIFETIMES: Final = {
+    StateKind.RECURRENT: Lifetime.SEQUENCE,
+    StateKind.PAGED_KV: Lifetime.MODEL,
+    StateKind.PREFIX_SNAPSHOT: Lifetime.SNAPSHOT,
+    StateKind.RING_SNAPSHOT: Lifetime.SNAPSHOT,
+    StateKind.CARRY_STASH: Lifetime.VERIFY,
+    StateKind.CARRY_TABLE: Lifetime.MODEL,
+    StateKind.VERIFY_TABLE: Lifetime.MODEL,
+    StateKind.ACCEPT_STASH: Lifetime.VERIFY,
+    StateKind.HIDDEN_CAPTURE: Lifetime.SEQUENCE,
+    StateKind.PROMPT_LOOKUP_INDEX: Lifetime.SEQUENCE,
+    StateKind.TOKEN_TREE_MASK: Lifetime.VERIFY,
+    StateKind.DRAFT_TOKENS: Lifetime.VERIFY,
+}
+
+_KEY: Final = re.compile(r"\{([^\s{}=]+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """What a state's elements are stored as: a fixed dtype, or a key for which one is chosen when the model runs.
+
+    Attributes:
+        dtype: The dtype, or None.
+        key: The key, where there is no dtype.
+    """
+
+    dtype: Dtype | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return self.dtype.value if self.dtype is not None else f"{{{self.key}}}"
+
+
+def parse_format(word: str) -> Format:
+    """Read a format as it is written: `f32`, `f16`, `bf16`, `fp8` or `{key}`.
+
+    Raises:
+        BadState: It is neither.
+    """
+    match = _KEY.fullmatch(word)
+    if match is not None and word.isprintable():
+        return Format(key=match[1])
+    try:
+        return Format(dtype=Dtype(word))
+    except ValueError:
+        known = ", ".join(dtype.value for dtype in Dtype)
+        raise BadState(f"format {word!r} is no dtype and no {{key}}; the dtypes are {known}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One declared state.
+
+    Attributes:
+        id: Unique in its circuit: `l4.mamba.conv`.
+        local: Its name within its block: `conv`.
+        block: The block that declares it: `mamba`.
+        layer: The layer that the block stands in; None outside of the layers.
+        section: The model itself, or its drafting head.
+        kind: What it is.
+        format: What its elements are stored as.
+        elements: Elements of one unit.
+        verify: The intermediates that a speculative verify keeps of it; only of a recurrent state.
+        of: Of a snapshot, the id of the state that it is a copy of.
+        shape: The elements as factors, for people: `64 x 64 x 128`.
+
+    Raises:
+        BadState: The fields contradict one another.
+    """
+
+    id: str
+    local: str
+    block: str
+    layer: int | None
+    section: Section
+    kind: StateKind
+    format: Format
+    elements: int
+    verify: VerifyRule | None = None
+    of: str | None = None
+    shape: str | None = None
+
+    def __post_init__(self) -> None:
+        reason = _contradiction(self)
+        if reason is not None:
+            raise BadState(f"state {one_line(self.id)}: {reason}")
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long a unit of it lives: its kind alone decides."""
+        return self.kind.lifetime
+
+    @property
+    def group(self) -> str:
+        """What all states that one block declares under one name have in common: `mamba.conv`."""
+        return f"{self.block}.{self.local}" if self.block else self.local
+
+    def unit_bytes(self, formats: Mapping[str, Dtype]) -> int:
+        """Bytes of one unit, with these dtypes for the format keys.
+
+        Raises:
+            MissingFormat: No dtype is given for its key.
+            Overflow: They are more than 2^64 - 1.
+        """
+        return product(self.elements, self.dtype(formats).size, subject=f"state {self.id}")
+
+    def dtype(self, formats: Mapping[str, Dtype]) -> Dtype:
+        """The dtype of its elements.
+
+        Raises:
+            MissingFormat: No dtype is given for its key.
+        """
+        if self.format.dtype is not None:
+            return self.format.dtype
+        key = self.format.key or ""
+        dtype = formats.get(key)
+        if dtype is None:
+            raise MissingFormat(self.id, key)
+        return dtype
+
+
+def _contradiction(state: State) -> str | None:
+    """What is wrong with a state by itself, or None."""
+    kind = state.kind.value
+    if not state.id or not all(map(str.isprintable, (state.id, state.local, state.block))):
+        return "ids and names are text that can be printed"
+    if not is_u64(state.elements):
+        return f"{state.elements} elements are not between 0 and 2^64 - 1"
+    if state.layer is not None and not is_u64(state.layer):
+        return f"layer {state.layer} is not between 0 and 2^64 - 1"
+    if state.verify is not None and state.kind is not StateKind.RECURRENT:
+        return f"a {kind} state keeps no verify intermediates, so verify = {state.verify.value!r} has no meaning"
+    if state.of is not None and not state.kind.is_snapshot:
+        return f"a {kind} state is no copy of another, so of = {state.of!r} has no meaning"
+    if state.of is None and state.kind is StateKind.RING_SNAPSHOT:
+        return "a ring_snapshot is a copy of another state, and it does not say of which"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCircuit:
+    """The states of a model, in the order in which programs and plans refer to them.
+
+    Attributes:
+        name: The model's.
+        states: All of them, drafting head and KV included. A state's index here is its index everywhere.
+        assumptions: What was taken for granted to come to these states, one sentence each, for the reader of a number.
+
+    Raises:
+        BadState: Two states have the same id, or a snapshot does not fit the state that it is a copy of.
+    """
+
+    name: str
+    states: tuple[State, ...]
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        by_id: dict[str, State] = {}
+        for state in self.states:
+            if state.id in by_id:
+                raise BadState(f"state {state.id}: there are two of that id")
+            by_id[state.id] = state
+        for state in self.states:
+            if state.of is not None:
+                _check_copy(state, by_id.get(state.of))
+        _check_one_copy_each(self.states)
+
+    @property
+    def recurrent_layers(self) -> int:
+        """How many layers keep recurrent state; the drafting head has none."""
+        return len(self.recurrent_layer_ids)
+
+    @property
+    def recurrent_layer_ids(self) -> tuple[int, ...]:
+        """Which layers keep recurrent state, in ascending order."""
+        layers = {state.layer for state in self.recurrent_states if state.layer is not None}
+        return tuple(sorted(layers))
+
+    @property
+    def recurrent_states(self) -> tuple[State, ...]:
+        """The states that programs move: recurrent, and of the model itself."""
+        return tuple(state for state in self.states if is_moved(state))
+
+
+def is_moved(state: State) -> bool:
+    """Whether state programs move this state: it is recurrent, and not the drafting head's."""
+    return state.kind is StateKind.RECURRENT and state.section is Section.MAIN
+
+
+def _check_copy(state: State, source: State | None) -> None:
+    """Raise if a snapshot does not fit what it is a copy of."""
+    if source is None:
+        raise BadState(f"state {state.id}: it is a copy of {one_line(state.of or '')}, and there is no such state")
+    if source.kind is not StateKind.RECURRENT:
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, which is a {source.kind.value}, not recurrent")
+    if (source.section, source.layer) != (state.section, state.layer):
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, which stands elsewhere")
+    if source.elements != state.elements:
+        sizes = f"{state.elements} and {source.elements} elements"
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, and they have {sizes}")
+
+
+def _check_one_copy_each(states: tuple[State, ...]) -> None:
+    """Raise if a state has two snapshots of one kind: a program could not tell which one it saves to."""
+    copies: dict[tuple[str, StateKind], str] = {}
+    for state in states:
+        if state.of is None:
+            continue
+        other = copies.setdefault((state.of, state.kind), state.id)
+        if other != state.id:
+            raise BadState(f"state {state.id}: {other} is a {state.kind.value} of {state.of} already")

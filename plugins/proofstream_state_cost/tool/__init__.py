@@ -1,0 +1,3 @@
+"""The command proofstream state-cost FILE."""
+
+from __future__ import annotations

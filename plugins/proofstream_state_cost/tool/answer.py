@@ -1,0 +1,136 @@
+"""The command's answer for people: what was counted and how, the tables, and what a reader has to know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.states.state_circuit import is_moved
+from proofstream_state_cost.tool.priced_circuit import Case, unread_note
+from proofstream_state_cost.tool.tables import (
+    Row,
+    comparison_table,
+    label_of,
+    number,
+    plan_table,
+    programs_table,
+    rate_table,
+    row_of,
+    states_table,
+)
+
+_WIDEST = 3
+_UNBOUNDED = 10_000
+_NARROWEST = 40
+_WRITTEN = "bytes are those that a program writes; a copy reads as many"
+_SPEED = "at {rate:f}/s means bytes a second, at so many checkpoints a second of one sequence"
+_PICK = "each program around a verify writes the total once; --convention NAME shows them one by one"
+_NO_STATE = "No layer keeps recurrent state: the programs around a verify write nothing."
+
+
+def one(case: Case, settings: Settings, *, width: int) -> Iterator[RenderableType]:
+    """The answer for one convention."""
+    costs = case.costs
+    yield _headline(costs.name, costs.circuit.recurrent_layers, f"{number(costs.live_bytes)} bytes of recurrent state")
+    yield _listed([("convention", f"{costs.convention}: {case.counts}")])
+    yield Text("")
+    if costs.circuit.recurrent_states:
+        yield states_table(case)
+        yield from _widest(case)
+        yield Text("")
+        yield programs_table(case, slots=settings.slots, width=width)
+        yield Text("")
+        if settings.rate is not None:
+            yield rate_table(case, settings.rate, slots=settings.slots)
+            yield Text("")
+    else:
+        yield Text(_NO_STATE)
+        yield Text("")
+    if case.plan is not None:
+        yield plan_table(case, case.plan)
+        yield Text("")
+    yield _notes([*_unmoved(case), *case.notes, *map(unread_note, case.unread)])
+
+
+def several(cases: Sequence[Case], settings: Settings, *, left_out: Sequence[str]) -> Iterator[RenderableType]:
+    """The answer for all conventions side by side."""
+    costs = cases[0].costs
+    yield _headline(costs.name, costs.circuit.recurrent_layers, "by convention")
+    yield _listed((case.costs.convention, case.counts) for case in cases)
+    yield Text("")
+    if costs.circuit.recurrent_states:
+        yield comparison_table(cases, settings)
+    else:
+        yield Text(_NO_STATE)
+    yield Text("")
+    shared = [note for note in cases[0].notes if all(note in case.notes for case in cases)]
+    own = [f"{case.costs.convention}: {note}" for case in cases for note in case.notes if note not in shared]
+    speed = [] if settings.rate is None else [_SPEED.format(rate=settings.rate)]
+    unread = [unread_note(key) for key in cases[0].unread if all(key in case.unread for case in cases)]
+    yield _notes([*([_PICK] if costs.circuit.recurrent_states else []), *speed, *left_out, *shared, *own, *unread])
+
+
+def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
+    """Names with what is to be said of them, which may need several lines."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style=style)
+    table.add_column(overflow="fold", style=style)
+    for name, text in rows:
+        table.add_row(_text(name), _text(text))
+    return table
+
+
+def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
+    """The text of an answer for a terminal of that width. Where a table is wider, so is the text: no number is cut."""
+    console = Console(file=io.StringIO(), force_terminal=colour, highlight=False, emoji=False)
+    with console.capture() as capture:
+        for part in parts:
+            console.width = max(width, _needed(part, console))
+            console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _needed(part: RenderableType, console: Console) -> int:
+    """The width without which a table of numbers would be cut; other text can be folded."""
+    if not isinstance(part, Table) or not all(column.no_wrap for column in part.columns):
+        return _NARROWEST
+    return console.measure(part, options=console.options.update(width=_UNBOUNDED)).maximum
+
+
+def _headline(name: str, layers: int, what: str) -> Text:
+    plural = "layer" if layers == 1 else "layers"
+    return _text(f"{name}: {number(layers)} recurrent {plural}, {what}", style="bold")
+
+
+def _text(text: str, *, style: str = "") -> Text:
+    """Text of which some was read from a file: what would not be printed as itself must not reach a terminal."""
+    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), style=style)
+
+
+def _widest(case: Case) -> Iterator[Text]:
+    """The widest states: one of each size, with how many others are as wide."""
+    alike: dict[Row, list[str]] = {}
+    for state in case.costs.circuit.recurrent_states:
+        alike.setdefault(row_of(state, case), []).append(state.id)
+    widest = sorted(alike.items(), key=lambda item: -item[0].each)
+    for position, (row, ids) in enumerate(islice(widest, _WIDEST)):
+        others = f", and {number(len(ids) - 1)} more" if len(ids) > 1 else ""
+        size = f"{number(row.each)} bytes = {number(row.elements)} elements x {row.dtype}"
+        yield Text(f"{'widest' if not position else 'then':<6}  {ids[0]}{others}: {size}", style="dim")
+
+
+def _unmoved(case: Case) -> Iterator[str]:
+    states = [state for state in case.costs.circuit.states if not is_moved(state) and state.of is None]
+    others = dict.fromkeys(map(label_of, states))
+    if others:
+        yield f"no program moves {', '.join(others)}"
+
+
+def _notes(notes: Sequence[str]) -> Table:
+    return _listed((("note", note) for note in (_WRITTEN, *notes)), style="dim")

@@ -1,0 +1,59 @@
+"""``proofstream state-cost FILE``: from what stands on the command line to what stands on standard output."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+from proofstream import ToolCall, UsageError
+from proofstream_state_cost.settings import Settings, read_settings
+from proofstream_state_cost.states.errors import MissingFormat
+from proofstream_state_cost.tool import answer
+from proofstream_state_cost.tool.inputs import Input, read_input
+from proofstream_state_cost.tool.json_form import as_json
+from proofstream_state_cost.tool.priced_circuit import Case, make_case, unread_note
+
+_PIPE_WIDTH = 100
+
+
+def run(call: ToolCall) -> int:
+    """Answer.
+
+    Raises:
+        ProofstreamError: FILE, an option or the two together are not acceptable, or a number is too large; one line.
+    """
+    settings = read_settings(call.settings)
+    found = read_input(call.argument, settings)
+    if call.as_json and not found.chosen:
+        names = ", ".join(counted.convention for counted in found.counted)
+        raise UsageError(
+            f"--json needs --convention: {found.path} is a model's config.json, and how its states are counted is "
+            f"not said",
+            hint=f"choose one of {names}",
+        )
+    cases = _cases(found, settings)
+    if call.as_json:
+        for key in cases[0].unread:
+            call.note(unread_note(key))
+        call.write(json.dumps(as_json(cases[0], settings), indent=2))
+    else:
+        call.write(_for_people(found, cases, settings).removesuffix("\n"))
+    return 0
+
+
+def _cases(found: Input, settings: Settings) -> list[Case]:
+    try:
+        return [make_case(counted, settings) for counted in found.counted]
+    except MissingFormat as error:
+        raise UsageError(str(error), hint=f"give one, as in --format {error.key}=bf16") from None
+
+
+def _for_people(found: Input, cases: list[Case], settings: Settings) -> str:
+    colour = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if colour else _PIPE_WIDTH
+    if found.chosen:
+        parts = answer.one(cases[0], settings, width=width)
+    else:
+        parts = answer.several(cases, settings, left_out=found.left_out)
+    return answer.to_text(parts, width=width, colour=colour)

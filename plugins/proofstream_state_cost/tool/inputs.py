@@ -1,0 +1,174 @@
+"""The FILE that a person names: a state circuit or a model's `config.json`, told apart by what is in it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from proofstream import ConfigError, UsageError
+from proofstream_state_cost.circuit.file import FileFormat, parse_circuit
+from proofstream_state_cost.config.conventions import PRESETS, Convention, choose
+from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.json import is_model_config, read_model_config
+from proofstream_state_cost.config.recurrent_model import RecurrentModel
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs
+from proofstream_state_cost.states.errors import MissingFormat, StateError
+from proofstream_state_cost.tool.priced_circuit import Counted
+
+MAX_BYTES: Final = 4 * 2**20
+"""A longer file is neither."""
+
+_CIRCUIT_KEYS: Final = frozenset({"block", "dims", "layer_kinds", "layers", "prologue", "epilogue", "draft"})
+_CONVENTION_KEYS: Final = ("convention", "conv_columns", "conv_dtype", "h_dtype", "speculative_tokens")
+_DECLARED_COUNTS: Final = "the states as the circuit declares them; one sequence, TP=1"
+_EITHER: Final = (
+    "a state circuit has `name`, `block` and `layers` (docs/state-circuits.md), a config.json has `model_type` "
+    "(docs/state-models.md)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """What FILE says.
+
+    Attributes:
+        path: How it is called in messages.
+        counted: Its states, under the convention that was chosen, or under each one that applies.
+        chosen: Whether one was; a state circuit leaves no choice.
+        left_out: Why conventions are not among them, a sentence each.
+    """
+
+    path: str
+    counted: tuple[Counted, ...]
+    chosen: bool = True
+    left_out: tuple[str, ...] = ()
+
+
+def read_input(path: str, settings: Settings) -> Input:
+    """Read FILE, and count its states.
+
+    What is JSON begins with a brace; all else is TOML. JSON with the keys of a model's configuration is one; what has
+    keys of a state circuit is that.
+
+    Raises:
+        ProofstreamError: It cannot be read, is neither, or does not go with the settings; one line.
+    """
+    text = _read(path)
+    path = _shown(path)
+    form: FileFormat = "json" if text.lstrip().startswith("{") else "toml"
+    document = _parse(text, form)
+    if document is None and path.lower().endswith(".json"):
+        form = "json"  # what is wrong with it as TOML is of no use to who calls it JSON
+    if is_model_config(document):
+        return _of_model(text, path, settings)
+    # What cannot be parsed has errors that name the line.
+    if document is not None and not _CIRCUIT_KEYS & document.keys():
+        raise UsageError(f"{path}: this is neither a state circuit nor a model's config.json", hint=_EITHER)
+    circuit = parse_circuit(text, format=form, name=path)
+    _refuse_convention(path, settings)
+    counted = Counted(circuit=circuit, convention=DECLARED, counts=_DECLARED_COUNTS, formats={})
+    return Input(path=path, counted=(counted,))
+
+
+def given_costs(settings: Settings) -> Costs:
+    """What everything on the bus is priced by.
+
+    Raises:
+        ConfigError: The file cannot be used as it stands, or a convention has to be chosen; one line.
+    """
+    assert settings.file is not None
+    try:
+        found = read_input(settings.file, settings)
+        if not found.chosen:
+            raise _no_convention(found)
+        (only,) = found.counted
+        return cost_programs(only.circuit, {**only.formats, **settings.formats}, convention=only.convention)
+    except MissingFormat as error:
+        hint = f"give one, as in --set state-cost.formats={error.key}=bf16"
+        raise ConfigError(f"state-cost.file: {_shown(settings.file)}: {error}", hint=hint) from None
+    except (StateError, UsageError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"state-cost.file: {error}", hint=error.hint) from None
+
+
+def _no_convention(found: Input) -> ConfigError:
+    names = ", ".join(each.convention for each in found.counted)
+    return ConfigError(
+        f"state-cost.convention: {found.path} is a model's config.json, and how its states are counted is not said",
+        hint=f"choose one of {names}, as in --set state-cost.convention={found.counted[0].convention}",
+    )
+
+
+def _of_model(text: str, path: str, settings: Settings) -> Input:
+    model = read_model_config(text, source=path)
+    if any(getattr(settings, key) is not None for key in _CONVENTION_KEYS):
+        convention = choose(
+            settings.convention,
+            conv_columns=settings.conv_columns,
+            conv_dtype=settings.conv_dtype,
+            h_dtype=settings.h_dtype,
+            speculative_tokens=settings.speculative_tokens or 0,
+        )
+        return Input(path=path, counted=(_counted(model, convention, settings),))
+    refusals = {name: preset.why_not(model) for name, preset in PRESETS.items()}
+    applicable = [preset for name, preset in PRESETS.items() if refusals[name] is None]
+    return Input(
+        path=path,
+        counted=tuple(_counted(model, preset, settings) for preset in applicable),
+        chosen=False,
+        left_out=tuple(reason for reason in refusals.values() if reason is not None),
+    )
+
+
+def _counted(model: RecurrentModel, convention: Convention, settings: Settings) -> Counted:
+    return Counted(
+        circuit=state_circuit(model, convention, snapshots=settings.snapshots),
+        convention=convention.name,
+        counts=counts(model, convention),
+        formats=convention.formats,
+    )
+
+
+def _read(path: str) -> str:
+    shown = _shown(path)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        hint = "standard input is /dev/stdin" if path == "-" else None
+        raise UsageError(f"{shown}: {error.strerror or error}", hint=hint) from None
+    except ValueError as error:  # a path with a NUL in it
+        raise UsageError(f"{shown}: {error}") from None
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{shown}: it is longer than {MAX_BYTES} bytes; neither a state circuit nor a config.json is")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{shown}: byte {error.start} is not UTF-8") from None
+
+
+def _shown(path: str) -> str:
+    """A path for messages, which are of one line."""
+    return path if path and path.isprintable() else ascii(path)
+
+
+def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:
+    """The document, or None if it is none."""
+    try:
+        document: object = json.loads(text) if form == "json" else tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", document) if isinstance(document, dict) else None
+
+
+def _refuse_convention(path: str, settings: Settings) -> None:
+    given = [key for key in (*_CONVENTION_KEYS, "snapshots") if getattr(settings, key) not in (None, False)]
+    if given:
+        option = f"{given[0]} (--{given[0].replace('_', '-')})"
+        raise UsageError(f"{option} is for a model's config.json; {path} is a state circuit, which declares its states")

@@ -1,0 +1,79 @@
+"""The command's JSON: `state-cost.schema.json` describes it, and its numbers are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.states.costing import ProgramCost, unread_keys
+from proofstream_state_cost.states.plan import Plan, Term
+from proofstream_state_cost.states.programs import Node
+from proofstream_state_cost.states.state_circuit import State, is_moved
+from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, Case, per_second, unread_note
+
+
+def as_json(case: Case, settings: Settings) -> dict[str, Any]:
+    """A case as JSON writes it."""
+    costs, unread = case.costs, unread_keys(case.costs.circuit, case.costs.formats)
+    document: dict[str, Any] = {
+        "circuit": costs.name,
+        "convention": costs.convention,
+        "counts": case.counts,
+        "assumptions": [*case.notes, *map(unread_note, case.unread)],
+        "recurrent_layers": costs.circuit.recurrent_layers,
+        "bytes_per_sequence": costs.live_bytes,
+        "formats": {key: dtype.value for key, dtype in costs.formats.items() if key not in unread},
+        "states": [_state(state, case) for state in costs.circuit.states],
+        "programs": {name: _program(cost) for name, cost in costs.programs.items()},
+    }
+    if settings.rate is not None:
+        document["rate"] = per_second(1, settings.rate)
+        document["bytes_per_second"] = {
+            name: per_second(costs.programs[name].bytes, settings.rate) for name in VERIFY_RUNS
+        }
+    if case.plan is not None:
+        document["plan"] = _plan(case.plan)
+    return document
+
+
+def _state(state: State, case: Case) -> dict[str, Any]:
+    formats = case.costs.formats
+    known = state.format.dtype is not None or state.format.key in formats
+    return {
+        "id": state.id,
+        "elements": state.elements,
+        "dtype": state.dtype(formats).value if known else None,
+        "bytes": state.unit_bytes(formats) if known else None,
+        "group": state.group,
+        "layer": state.layer,
+        "kind": state.kind.value,
+        "section": state.section.value,
+        "format": str(state.format),
+        "moved": is_moved(state),
+    }
+
+
+def _program(cost: ProgramCost) -> dict[str, Any]:
+    return {"bytes": cost.bytes, "nodes": [_node(node) for node in cost.priced.nodes]}
+
+
+def _node(node: Node) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": node.id, "state": node.state, "op": node.op.value}
+    if node.from_ is not None:
+        shown |= {"from": node.from_.value, "to": node.to.value}
+    return shown | {"bytes": node.bytes}
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {"terms": [_term(term) for term in plan.terms], "bytes": plan.bytes}
+
+
+def _term(term: Term) -> dict[str, Any]:
+    return {
+        "id": term.state_id,
+        "state": term.state,
+        "holding": term.holding.value,
+        "units": term.units,
+        "bytes": term.bytes,
+        "lifetime": term.lifetime.value,
+    }

@@ -1,0 +1,113 @@
+"""One answer of the command: a circuit under a convention, with what its programs cost and what an engine holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.states.costing import Costs, cost_programs, unread_keys
+from proofstream_state_cost.states.plan import Cache, Plan, PlanInputs, Verify, make_plan
+from proofstream_state_cost.states.state_circuit import Dtype, Section, State, StateCircuit, StateKind
+
+VERIFY_RUNS = ("verify_checkpoint", "verify_rollback", "commit_accepted")
+"""What a speculative verify runs: the first one, and then one of the others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counted:
+    """A circuit whose states are counted under a convention.
+
+    Attributes:
+        circuit: The states.
+        convention: The convention's name.
+        counts: What it counts, in one line.
+        formats: Dtypes that the convention itself gives for format keys; what a person gives wins.
+    """
+
+    circuit: StateCircuit
+    convention: str
+    counts: str
+    formats: Mapping[str, Dtype]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """What is answered.
+
+    Attributes:
+        costs: What the programs write for one sequence.
+        counts: What the convention counts, in one line.
+        notes: What the reader of the numbers has to know, a sentence each.
+        unread: Format keys that were given and that no state reads.
+        plan: What an engine holds, if that was asked.
+    """
+
+    costs: Costs
+    counts: str
+    notes: tuple[str, ...]
+    unread: tuple[str, ...]
+    plan: Plan | None
+
+
+def make_case(counted: Counted, settings: Settings) -> Case:
+    """Work a case out.
+
+    Raises:
+        StateError: A format is missing, or a number is above 2^64 - 1.
+    """
+    formats = {**counted.formats, **settings.formats}
+    costs = cost_programs(counted.circuit, formats, convention=counted.convention)
+    plan = make_plan(counted.circuit, _inputs(settings, formats)) if settings.wants_plan else None
+    return Case(
+        costs=costs,
+        counts=_counts(counted, formats),
+        notes=(*counted.circuit.assumptions, *_notes(counted, settings)),
+        unread=tuple(unread_keys(counted.circuit, settings.formats)),
+        plan=plan,
+    )
+
+
+def unread_note(key: str) -> str:
+    """What is said of a format key that was given and that no state reads."""
+    return f"no state reads the format key {key}"
+
+
+def per_second(number: int, rate: Decimal) -> int | float:
+    """So many bytes so many times a second: a whole number wherever it is one, else the nearest that JSON has."""
+    exact = number * Fraction(rate)
+    return exact.numerator if exact.denominator == 1 else float(exact)
+
+
+def _counts(counted: Counted, formats: Mapping[str, Dtype]) -> str:
+    """What is counted, with the dtypes that its keys stand for."""
+    keys = dict.fromkeys(state.format.key for state in counted.circuit.recurrent_states if state.format.key)
+    chosen = [f"{{{key}}} is {formats[key].value}" for key in keys]
+    return "; ".join([counted.counts, *chosen])
+
+
+def _inputs(settings: Settings, formats: Mapping[str, Dtype]) -> PlanInputs:
+    slots = 1 if settings.slots is None else settings.slots
+    steps = settings.verify_steps
+    cache = None
+    if settings.kv_blocks is not None and settings.kv_block_size is not None:
+        cache = Cache(blocks=settings.kv_blocks, block_size=settings.kv_block_size)
+    verify = None if steps is None else Verify.of_width(steps, slots=slots)
+    return PlanInputs(formats=formats, slots=slots, verify=verify, kv=cache, draft_kv=cache)
+
+
+def _notes(counted: Counted, settings: Settings) -> Iterator[str]:
+    if settings.kv_blocks is not None and not any(map(_is_kv, counted.circuit.states)):
+        yield "kv_blocks counts nothing: none of these states is a side of a KV cache"
+    if settings.kv_blocks is not None and any(map(_is_draft_kv, counted.circuit.states)):
+        yield "the drafting head's KV cache is taken to have as many blocks as the model's, of the same size"
+
+
+def _is_kv(state: State) -> bool:
+    return state.kind is StateKind.PAGED_KV
+
+
+def _is_draft_kv(state: State) -> bool:
+    return _is_kv(state) and state.section is Section.DRAFT

@@ -1,0 +1,178 @@
+"""The tables of the command's answer, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from rich.table import Table
+from rich.text import Text
+
+from proofstream_state_cost.settings import Settings
+from proofstream_state_cost.states.costing import ProgramCost
+from proofstream_state_cost.states.plan import Plan
+from proofstream_state_cost.states.quantities import product, total
+from proofstream_state_cost.states.state_circuit import Section, State
+from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, Case, per_second
+
+_MIB = 2**20
+_ROOM_FOR_OP = 100
+_TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """States that one row stands for: of one group, one size and one dtype."""
+
+    label: str
+    elements: int
+    dtype: str
+    each: int
+
+
+def states_table(case: Case) -> Table:
+    """The states that programs move, by group."""
+    table = _table("group", "states", "elements", "dtype", "bytes each", "bytes", "MiB", left=("group", "dtype"))
+    rows: dict[Row, int] = {}
+    for state in case.costs.circuit.recurrent_states:
+        row = row_of(state, case)
+        rows[row] = rows.get(row, 0) + 1
+    for row, count in rows.items():
+        whole = product(row.each, count, subject=row.label)
+        cells = (number(count), number(row.elements), row.dtype, number(row.each), number(whole), mib(whole))
+        table.add_row(row.label, *cells)
+    all_bytes = case.costs.live_bytes
+    table.add_row(_TOTAL, number(sum(rows.values())), "", "", "", number(all_bytes), mib(all_bytes), style="bold")
+    return table
+
+
+def row_of(state: State, case: Case) -> Row:
+    """What stands for a state in a table."""
+    formats = case.costs.formats
+    return Row(label_of(state), state.elements, state.dtype(formats).value, state.unit_bytes(formats))
+
+
+def label_of(state: State) -> str:
+    """What a state is called together with its like."""
+    return state.group if state.section is Section.MAIN else f"draft {state.group}"
+
+
+def programs_table(case: Case, *, slots: int | None, width: int) -> Table:
+    """What one run of each program writes, by program and group."""
+    with_op = width >= _ROOM_FOR_OP
+    columns = ["program", *(["what it does"] if with_op else []), "bytes", "MiB"]
+    if slots is not None:
+        columns += [f"{number(slots)} slots, bytes", "MiB"]
+    table = _table(*columns, left=("program", "what it does"))
+    for cost in case.costs.programs.values():
+        what = what_it_does(cost)
+        first = [cost.name, what] if with_op else [cost.name]
+        table.add_row(*first, *_amounts(cost.bytes, slots, cost.name), style="bold")
+        if not with_op:
+            table.add_row(Text(f"  {what}", style="dim"))
+        for group in cost.groups:
+            name = Text(f"  {group.group}")
+            table.add_row(name, *([""] if with_op else []), *_amounts(group.bytes, slots, group.group))
+    return table
+
+
+def what_it_does(cost: ProgramCost) -> str:
+    """A program's op with its places: `copy live -> checkpoint`."""
+    program = cost.priced.program
+    moved = program.to.value if program.from_ is None else f"{program.from_.value} -> {program.to.value}"
+    return f"{program.op.value} {moved}"
+
+
+def rate_table(case: Case, rate: Decimal, *, slots: int | None) -> Table:
+    """Bytes a second at a rate of verifies."""
+    columns = [f"at {rate:f} verifies/s", "bytes/s", "MiB/s"]
+    if slots is not None:
+        columns += [f"{number(slots)} slots, bytes/s", "MiB/s"]
+    table = _table(*columns, left=(columns[0],))
+    programs = case.costs.programs
+    for name in VERIFY_RUNS:
+        table.add_row(name, *_speeds(programs[name].bytes, rate, slots, name))
+    checkpoint = programs[VERIFY_RUNS[0]].bytes
+    then = max(programs[name].bytes for name in VERIFY_RUNS[1:])
+    whole = total((name, size) for name, size in (("a verify", checkpoint), ("a verify", then)))
+    table.add_row("checkpoint, then one", *_speeds(whole, rate, slots, "a verify"), style="bold")
+    return table
+
+
+def plan_table(case: Case, plan: Plan) -> Table:
+    """What an engine holds, by group and holding."""
+    table = _table("plan", "held as", "states", "units each", "bytes", "MiB", left=("plan", "held as"))
+    sums: dict[tuple[str, str, int], list[int]] = {}
+    for term in plan.terms:
+        label = label_of(case.costs.circuit.states[term.state])
+        sums.setdefault((label, term.holding.value, term.units), []).append(term.bytes)
+    for (label, holding, units), sizes in sums.items():
+        whole = total((label, size) for size in sizes)
+        table.add_row(label, holding, number(len(sizes)), number(units), number(whole), mib(whole))
+    table.add_row(_TOTAL, "", "", "", number(plan.bytes), mib(plan.bytes), style="bold")
+    return table
+
+
+def comparison_table(cases: Sequence[Case], settings: Settings) -> Table:
+    """One sequence's recurrent state under several conventions side by side, in bytes."""
+    table = _table("bytes", *(case.costs.convention for case in cases), left=("bytes",))
+    sizes = [{group.group: group.bytes for group in case.costs.programs["slot_zero"].groups} for case in cases]
+    for group in dict.fromkeys(name for each in sizes for name in each):
+        table.add_row(group, *(number(each[group]) if group in each else "" for each in sizes))
+    totals = [case.costs.live_bytes for case in cases]
+    _add_sums(table, _TOTAL, totals)
+    if settings.slots is not None:
+        name = f"{number(settings.slots)} slots"
+        _add_sums(table, name, [product(size, settings.slots, subject=name) for size in totals])
+    if settings.rate is not None:
+        speeds = [speed(size, settings.rate) for size in totals]
+        table.add_row(f"at {settings.rate:f}/s", *speeds)
+    plans = [case.plan for case in cases if case.plan is not None]
+    if plans and (settings.verify_steps or settings.kv_blocks):
+        _add_sums(table, f"plan, {number(settings.slots or 1)} slots", [plan.bytes for plan in plans])
+    return table
+
+
+def _add_sums(table: Table, name: str, sizes: Sequence[int]) -> None:
+    table.add_row(name, *map(number, sizes), style="bold")
+    table.add_row("  MiB", *map(mib, sizes))
+
+
+def number(value: int) -> str:
+    """A whole number with commas between thousands."""
+    return f"{value:,}"
+
+
+def mib(value: float) -> str:
+    """Bytes as MiB."""
+    return f"{value / _MIB:,.2f}"
+
+
+def speed(value: int, rate: Decimal) -> str:
+    """So many bytes so many times a second."""
+    each = per_second(value, rate)
+    return f"{each:,}" if isinstance(each, int) else f"{each:,.1f}"
+
+
+def _amounts(value: int, slots: int | None, name: str) -> list[str]:
+    cells = [number(value), mib(value)]
+    if slots is not None:
+        whole = product(value, slots, subject=f"{name} of {slots} slots")
+        cells += [number(whole), mib(whole)]
+    return cells
+
+
+def _speeds(value: int, rate: Decimal, slots: int | None, name: str) -> list[str]:
+    cells = [speed(value, rate), mib(per_second(value, rate))]
+    if slots is not None:
+        whole = product(value, slots, subject=f"{name} of {slots} slots")
+        cells += [speed(whole, rate), mib(per_second(whole, rate))]
+    return cells
+
+
+def _table(*columns: str, left: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    return table
