@@ -12,8 +12,8 @@ from rich.text import Text
 
 from proofstream import LogLevel
 from proofstream_console import words
-from proofstream_console.model import Model
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, Reporter
+from proofstream_console.summary import Model
 from proofstream_console.text import CHECK, CROSS, counted, safe_text
 from proofstream_console.view import LiveView
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proofstream_console import words
-from proofstream_console.model import Model
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, ProofOpened, Reporter
 from proofstream_console.summaries import ProofSummary
+from proofstream_console.summary import Model
 from proofstream_console.text import counted, safe_text
 
 _STEP = 0.1

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from proofstream import LogLevel
 from proofstream_console import words
-from proofstream_console.model import Model
 from proofstream_console.summaries import ProofSummary, Totals
+from proofstream_console.summary import Model
 from proofstream_console.tables import kind_table, proof_table, slowest_table, state_tables, trace_text
 from proofstream_console.text import CHECK, CROSS, WAIT, count, counted, duration, safe_text
 

@@ -9,13 +9,13 @@ from typing import IO, Any, Protocol, cast
 from rich.console import Console
 
 from proofstream_console.live import LiveFace
-from proofstream_console.model import Model
 from proofstream_console.news import Reporter
 from proofstream_console.output import Output
 from proofstream_console.pace import Throttle
 from proofstream_console.plain import PlainFace
 from proofstream_console.report import report
 from proofstream_console.settings import Settings, read_settings
+from proofstream_console.summary import Model
 from proofstream_console.view import LiveView
 
 _PLAIN_WIDTH = 100

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from proofstream import IntervalKind
 from proofstream_console import words
-from proofstream_console.model import Model
 from proofstream_console.states import StateProgram
 from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
+from proofstream_console.summary import Model
 from proofstream_console.text import DOT, count, counted, duration, fine_percent, safe_text, size
 from proofstream_console.view import kind_style, shapes
 

@@ -7,9 +7,9 @@ from rich.text import Text
 
 from proofstream import Interval, LayerKind, LayerStart, Proof
 from proofstream_console import words
-from proofstream_console.model import Model
 from proofstream_console.states import StateCircuit
 from proofstream_console.summaries import LayerSummary, ProofSummary
+from proofstream_console.summary import Model
 from proofstream_console.text import (
     ARROW,
     CHECK,

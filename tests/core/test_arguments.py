@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofstream import Option, OptionKind, UsageError
-from proofstream.arguments import read_early, settle_optional_values
+from proofstream.command.arguments import read_early, settle_optional_values
 
 OTLP = Option(
     flag="--otlp",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proofstream.process import called_as, called_from
+from proofstream.command.process import called_as, called_from
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proofstream.results import columns_of_standard_error, lines_about
+from proofstream.command.results import columns_of_standard_error, lines_about
 
 RESULTS = [(Path("out/otlp"), "for a Collector"), (Path("out/proof.jsonl"), "replay it: {command} run {path}")]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proofstream import cli
+from proofstream.command import cli
 from proofstream.contracts import Option, OptionKind, Tool, ToolCall
 from proofstream.errors import ConfigError
 from proofstream.hookspecs import hookimpl

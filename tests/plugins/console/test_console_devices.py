@@ -19,8 +19,8 @@ from proofstream import (
 from proofstream.testing import envelopes
 from proofstream_console import words
 from proofstream_console.devices import MAX_DEVICES
-from proofstream_console.model import Model
 from proofstream_console.news import PluginTrouble
+from proofstream_console.summary import Model
 
 GIB = 2**30
 START = ProofStart(model_name=None, backend="gpu", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))

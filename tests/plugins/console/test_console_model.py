@@ -33,8 +33,8 @@ from proofstream import (
     TraceStarted,
 )
 from proofstream.testing import envelopes
-from proofstream_console.model import Model
 from proofstream_console.news import LogLine, ProofEnded, ProofOpened, Reporter
+from proofstream_console.summary import Model
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 Streams = Callable[..., tuple[Envelope, ...]]

@@ -13,9 +13,9 @@ from rich.console import Console
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
-from proofstream_console.model import Model
 from proofstream_console.report import report
 from proofstream_console.states import MAX_CIRCUITS, MAX_PROGRAMS
+from proofstream_console.summary import Model
 from proofstream_console.text import size
 from proofstream_console.view import LiveView
 

@@ -32,8 +32,8 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin
-from proofstream_console.model import Model
 from proofstream_console.report import report
+from proofstream_console.summary import Model
 from proofstream_console.view import LiveView
 
 Streams = Callable[..., tuple[Envelope, ...]]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from proofstream.cli import main
+from proofstream.command.cli import main
 
 DATA = Path(__file__).parents[2] / "data" / "state"
 CIRCUIT = DATA / "qwen3.8-27b.toml"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from proofstream import Catalog, Decoded, LineDecoder, StateBytesMoved, StateProgramRun, read_envelope_log
-from proofstream.cli import main
+from proofstream.command.cli import main
 from proofstream_state_cost import StateCostPlugin
 from proofstream_state_cost.settings import Settings
 

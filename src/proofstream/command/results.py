@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from proofstream.process import called_as, called_from
+from proofstream.command.process import called_as, called_from
 
 
 def lines_about(results: Sequence[tuple[Path, str]], *, columns: int) -> list[str]:

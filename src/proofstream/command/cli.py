@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import proofstream
-from proofstream import listings
-from proofstream.arguments import EarlyArguments, read_early, settle_optional_values
+from proofstream.command import listings
+from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
+from proofstream.command.logs import set_up_logging
+from proofstream.command.process import end_soon, fill_standard_streams, on_signals
+from proofstream.command.results import columns_of_standard_error, lines_about
+from proofstream.command.voice import voice
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
 from proofstream.errors import ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry, Selection, entry_points, load
-from proofstream.logs import set_up_logging
-from proofstream.process import end_soon, fill_standard_streams, on_signals
-from proofstream.results import columns_of_standard_error, lines_about
-from proofstream.voice import voice
 
 if TYPE_CHECKING:
     from proofstream.config import Config

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from proofstream.voice import VOICE_THREAD, voice
+from proofstream.command.voice import VOICE_THREAD, voice
 
 _END_WITHIN_S = 1.0
 _SHOW_CURSOR = b"\x1b[?25h"
