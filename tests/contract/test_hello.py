@@ -80,7 +80,8 @@ def test_a_mistake_in_its_configuration_is_one_line(hello_environment: Environme
 
 @pytest.mark.parametrize("switch", [[], ["--no-plugin", "hello"]])
 def test_switched_off_it_is_never_imported(hello_environment: Environment, switch: list[str]) -> None:
-    look = "import sys; from proofstream.command.cli import main as run; run(sys.argv[1:]); print('proofstream_hello' in sys.modules)"
+    start = "import sys; from proofstream.command.cli import main; main(sys.argv[1:])"
+    look = f"{start}; print('proofstream_hello' in sys.modules)"
 
     done = hello_environment.run("-c", look, "plugins", "--json", *switch)
 

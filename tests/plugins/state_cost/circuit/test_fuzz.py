@@ -25,7 +25,7 @@ from proofstream_state_cost.states.programs import price
 from proofstream_state_cost.states.quantities import U64_MAX
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
-SMALL = (Path(__file__).parents[2] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
+SMALL = (Path(__file__).parents[3] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
 TABLES: dict[str, Any] = tomllib.loads(SMALL)
 FORMATS = {"ssm_h_storage": Dtype.F32, "kv_cache_dtype": Dtype.BF16}
 

@@ -32,7 +32,7 @@ from proofstream_state_cost.tool.inputs import read_input
 from proofstream_state_cost.tool.json_form import as_json
 from proofstream_state_cost.tool.priced_circuit import Counted, make_case
 
-DATA = Path(__file__).parents[2] / "data" / "state"
+DATA = Path(__file__).parents[3] / "data" / "state"
 CIRCUIT = DATA / "qwen3.8-27b.toml"
 SCHEMA: dict[str, Any] = json.loads(
     resources.files("proofstream_state_cost").joinpath("state-cost.schema.json").read_text()

@@ -26,7 +26,7 @@ from proofstream import (
     read_envelope_log,
 )
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 CIRCUIT = DATA / "state" / "qwen3.8-27b.toml"
 STREAM = DATA / "wire" / "aborted-then-next.jsonl"
 FORMATS = ("--set", "state-cost.formats=ssm_h_storage=f32")

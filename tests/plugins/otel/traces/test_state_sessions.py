@@ -17,7 +17,7 @@ from proofstream_otel import OtelPlugin
 
 PROOFS = 300
 BYTES = "proofstream.state.slot_zero.bytes"
-CIRCUIT = Path(__file__).parents[2] / "data" / "state" / "small.toml"
+CIRCUIT = Path(__file__).parents[3] / "data" / "state" / "small.toml"
 FORMATS = "ssm_h_storage=f32,kv_cache_dtype=bf16"
 
 

@@ -15,7 +15,7 @@ from proofstream_state_cost.config.json import parse_model_config, read_model_co
 from proofstream_state_cost.states.programs import Program, price
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
-_GOLDEN: Final = Path(__file__).parents[2] / "data" / "state" / "golden.json"
+_GOLDEN: Final = Path(__file__).parents[3] / "data" / "state" / "golden.json"
 _MODELS: Final[list[dict[str, Any]]] = json.loads(_GOLDEN.read_text(encoding="utf-8"))["models"]
 _OTHER: Final = [model for model in _MODELS if "config_json_other_published_form" in model]
 _KEYS: Final = {

@@ -22,7 +22,7 @@ from proofstream_state_cost.states.errors import StateError
 from proofstream_state_cost.states.programs import price
 from proofstream_state_cost.states.state_circuit import Dtype
 
-_GOLDEN: Final = Path(__file__).parents[2] / "data" / "state" / "golden.json"
+_GOLDEN: Final = Path(__file__).parents[3] / "data" / "state" / "golden.json"
 _WILD: Final[tuple[Any, ...]] = (None, True, 1.5, 4.0, -1, 2**64, "", "wide", [], [None], {}, float("inf"))
 _GLM: Final[dict[str, Any]] = {
     "model_type": "glm5_next",

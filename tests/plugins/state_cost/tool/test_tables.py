@@ -24,7 +24,7 @@ from proofstream_state_cost.tool import answer
 from proofstream_state_cost.tool.inputs import read_input
 from proofstream_state_cost.tool.priced_circuit import Case, Counted, make_case
 
-CIRCUIT = Path(__file__).parents[2] / "data" / "state" / "qwen3.8-27b.toml"
+CIRCUIT = Path(__file__).parents[3] / "data" / "state" / "qwen3.8-27b.toml"
 EVERYTHING: dict[str, Any] = {
     "formats": {"ssm_h_storage": "f32", "kv_cache_dtype": "bf16"},
     "slots": 2,

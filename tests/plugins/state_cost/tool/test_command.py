@@ -17,7 +17,7 @@ import pytest
 
 from proofstream.command.cli import main
 
-DATA = Path(__file__).parents[2] / "data" / "state"
+DATA = Path(__file__).parents[3] / "data" / "state"
 CIRCUIT = DATA / "qwen3.8-27b.toml"
 F32 = ("--format", "ssm_h_storage=f32")
 TINY = """

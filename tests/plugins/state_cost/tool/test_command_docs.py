@@ -19,7 +19,7 @@ from proofstream.command.cli import main
 from proofstream_state_cost import StateCostPlugin
 from proofstream_state_cost.settings import Settings
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 TEXT = (REPOSITORY / "docs" / "state-cost.md").read_text(encoding="utf-8")
 MODEL = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 SCHEMA = json.loads((REPOSITORY / "plugins" / "proofstream_state_cost" / "state-cost.schema.json").read_text("utf-8"))

@@ -14,7 +14,7 @@ from proofstream_state_cost.states.errors import MissingFormat, Overflow
 from proofstream_state_cost.states.programs import ALL, VERIFY_PROGRAMS, Op, Place, Program, price
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "state" / "golden.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[3] / "data" / "state" / "golden.json").read_text(encoding="utf-8"))
 RULES: dict[str, dict[str, Any]] = {case["id"]: case for case in GOLDEN["rule_cases"]}
 
 

@@ -19,7 +19,7 @@ from proofstream_state_cost.states.plan import Holding
 from proofstream_state_cost.states.programs import Program, price
 from proofstream_state_cost.states.state_circuit import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "state" / "golden.json").read_text(encoding="utf-8"))
 MODELS: dict[str, dict[str, Any]] = {model["name"]: model for model in GOLDEN["models"]}
 EXAMPLES = sorted((ROOT / "examples" / "circuits").glob("*.toml"))

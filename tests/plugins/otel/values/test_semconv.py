@@ -12,7 +12,7 @@ from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.values import semconv
 
-PAGE = Path(__file__).parents[3] / "docs" / "semantic-conventions.md"
+PAGE = Path(__file__).parents[4] / "docs" / "semantic-conventions.md"
 TYPES = {"string", "bool", "int", "double", "int[]", "string[]"}
 PYTHON_TYPES = {"string": str, "bool": bool, "int": int, "double": float, "int[]": list, "string[]": list}
 

@@ -16,7 +16,7 @@ from proofstream_state_cost.states.errors import BadInputs, MissingFormat, Overf
 from proofstream_state_cost.states.plan import Cache, Holding, Plan, PlanInputs, Verify, make_plan
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
-DATA = Path(__file__).parents[2] / "data" / "state"
+DATA = Path(__file__).parents[3] / "data" / "state"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
 [PUBLISHED] = GOLDEN["plan_cases"]
 [UPSTREAM] = [case for case in GOLDEN["rule_cases"] if case["id"] == "upstream-plan-1"]

@@ -11,7 +11,7 @@ from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.states.errors import CircuitFileError
 from proofstream_state_cost.states.state_circuit import StateCircuit, StateKind
 
-SMALL = (Path(__file__).parents[2] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
+SMALL = (Path(__file__).parents[3] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
 
 
 def parse(text: str, language: Literal["toml", "json"] = "toml") -> StateCircuit:

@@ -16,7 +16,7 @@ from proofstream import ProofstreamError, ToolCall
 from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.tool.command import run
 
-DATA = Path(__file__).parents[2] / "data" / "state"
+DATA = Path(__file__).parents[3] / "data" / "state"
 CIRCUIT = (DATA / "qwen3.8-27b.toml").read_bytes()
 MODELS: list[Any] = json.loads((DATA / "golden.json").read_text("utf-8"))["models"]
 FORMATS = {"ssm_h_storage": "f32", "kv_cache_dtype": "bf16"}

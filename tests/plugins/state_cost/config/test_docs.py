@@ -15,7 +15,7 @@ from proofstream_state_cost.config.families import KNOWN
 from proofstream_state_cost.config.json import parse_model_config
 from proofstream_state_cost.states.programs import Program, price
 
-_ROOT: Final = Path(__file__).parents[3]
+_ROOT: Final = Path(__file__).parents[4]
 _PAGE: Final = (_ROOT / "docs" / "state-models.md").read_text(encoding="utf-8")
 _MODELS: Final[list[dict[str, Any]]] = json.loads((_ROOT / "tests/data/state/golden.json").read_text(encoding="utf-8"))[
     "models"
