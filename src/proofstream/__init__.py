@@ -81,10 +81,11 @@ from proofstream.events import (
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
-from proofstream.reported import ReportedDevices
+from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.tables import read_table
+from proofstream.text import safe_text
 from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
@@ -190,4 +191,8 @@ __all__ = [
     "open_session",
     "read_envelope_log",
     "read_table",
+    "reported_claim",
+    "reported_duration_ms",
+    "reported_rounds",
+    "safe_text",
 ]

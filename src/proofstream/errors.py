@@ -5,6 +5,10 @@ Each carries one line that a person can act on: what is wrong and where, and, wh
 
 from __future__ import annotations
 
+from proofstream.text import safe_text
+
+_LONGEST_DESCRIPTION = 1000
+
 
 class ProofstreamError(Exception):
     """Base of every error that proofstream raises on purpose.
@@ -21,12 +25,12 @@ class ProofstreamError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: its type and, if it says anything and can, what it says."""
+    """Return an exception as one safe line: its type and its message, if it has one and can produce it."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an exception of somebody else's may fail to describe itself
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
 
 
 class UsageError(ProofstreamError):

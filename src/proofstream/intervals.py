@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from proofstream.envelopes import Envelope
-from proofstream.events import CircuitCompiled, LayerStart, ProofStart
+from proofstream.events import CircuitCompiled, LayerStart, ProofEvent, ProofStart
 
 
 class IntervalKind(enum.Enum):
@@ -107,9 +107,19 @@ class Interval:
         return None if self.end_unix_nano is None else self.end_unix_nano - self.start_unix_nano
 
     @property
+    def start_event(self) -> ProofEvent | None:
+        """Its start event; None if that was never seen."""
+        return None if self.opened is None else self.opened.event
+
+    @property
+    def end_event(self) -> ProofEvent | None:
+        """Its end event; None while it is open and if that was never seen."""
+        return None if self.closed is None else self.closed.event
+
+    @property
     def layer_kind(self) -> str:
         """For a layer: the name of its kind, `Unknown` if its start was not seen."""
-        event = self.opened.event if self.opened is not None else None
+        event = self.start_event
         return event.kind.value if isinstance(event, LayerStart) else "Unknown"
 
 
@@ -212,16 +222,33 @@ class Proof(Interval):
     @property
     def num_layers(self) -> int | None:
         """How many layers the producer announced; None if it did not."""
-        event = self.opened.event if self.opened is not None else None
+        event = self.start_event
         if isinstance(event, ProofStart):
             return event.num_layers
         return None if self.circuit is None else self.circuit.total_layers
 
     @property
+    def model_name(self) -> str | None:
+        """The model that is proved; None if the producer did not name it."""
+        event = self.start_event
+        return event.model_name if isinstance(event, ProofStart) else None
+
+    @property
+    def backend(self) -> str | None:
+        """The producer's backend, such as `cpu-gkr`; None if the start was not seen."""
+        event = self.start_event
+        return event.backend if isinstance(event, ProofStart) else None
+
+    @property
+    def layers_left_behind(self) -> int:
+        """How many layers the walk has left behind: those that ended and those whose device went on to another."""
+        return self.layers_closed + self.layers_superseded
+
+    @property
     def progress(self) -> float | None:
         """Layers that the walk has left behind over layers announced, from 0 to 1; None if none were announced."""
         total = self.num_layers
-        return None if not total else min(1.0, (self.layers_closed + self.layers_superseded) / total)
+        return None if not total else min(1.0, self.layers_left_behind / total)
 
     @property
     def active_layers(self) -> list[Interval]:

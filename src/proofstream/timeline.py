@@ -54,10 +54,11 @@ class ObservedSession:
         lost_events: Events known to be missing, from the producer's own "lagged" lines and from EventsLost.
         proofs: How many proofs began.
         aborted: How many of them ended without success.
+        times_ended: How many times it has ended; one that ended may begin again.
         timelines: The timelines of its jobs; of named jobs only those with something open.
     """
 
-    __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines")
+    __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines", "times_ended")
 
     def __init__(self, session_id: str) -> None:
         self.session_id: str = session_id
@@ -65,6 +66,7 @@ class ObservedSession:
         self.lost_events: int = 0
         self.proofs: int = 0
         self.aborted: int = 0
+        self.times_ended: int = 0
         self.timelines: dict[str | None, Timeline] = {}
         self._intervals = 0
 

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from proofstream.envelopes import Envelope
-from proofstream.events import EventsLost, Log, ProofAborted, SessionClosed, SessionOpened
+from proofstream.envelopes import PRODUCER, Envelope
+from proofstream.events import (
+    EventsLost,
+    GpuTelemetry,
+    Log,
+    PluginHealth,
+    ProofAborted,
+    SessionClosed,
+    SessionOpened,
+    StateBytesMoved,
+    StateProgramCost,
+    TraceStarted,
+)
 from proofstream.intervals import Change, Noted, Proof
 from proofstream.timeline import ObservedSession, Timeline
 
@@ -11,19 +22,32 @@ MAX_ENDED = 1024
 """How many ended sessions are remembered at most, so that what still comes for them finds them."""
 
 _REMARKS = frozenset({Log, EventsLost, ProofAborted})
-"""Kinds that say something about a session, but do not show that it goes on."""
+"""Kinds that say something about a session without showing that it continues."""
+
+_ASIDE = frozenset({GpuTelemetry, PluginHealth, SessionClosed, StateBytesMoved, StateProgramCost, TraceStarted})
+"""Kinds that show no session: they say something about the run, or come from plugins once a session has ended."""
 
 
 class Timelines:
-    """The timelines of all sessions; feed it every envelope, in order."""
+    """The timelines of all sessions. Feed it every envelope, in order.
+
+    It alone decides when a session exists. One begins with its SessionOpened or, where that is missing, with the first
+    event that the producer sent or that says something about intervals, a loss or a log line included. It ends with its
+    SessionClosed. One that has ended begins again with a SessionOpened or an event of a proof, but not because of what
+    is still said about it.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[str, ObservedSession] = {}
         self._ended: dict[str, ObservedSession] = {}
 
     def session(self, session_id: str) -> ObservedSession:
-        """The session of that id, also when it has ended lately; an empty one if it is not known."""
+        """Return the session of that id, open or lately ended; an empty one if it is not known."""
         return self._sessions.get(session_id) or self._ended.get(session_id) or ObservedSession(session_id)
+
+    def is_open(self, session_id: str) -> bool:
+        """Return whether a session of that id exists now."""
+        return session_id in self._sessions
 
     @property
     def sessions(self) -> list[ObservedSession]:
@@ -36,7 +60,7 @@ class Timelines:
         return [proof for session in self._sessions.values() for proof in session.open_proofs]
 
     def feed(self, envelope: Envelope) -> list[Change]:
-        """Take the next envelope and say what it meant."""
+        """Return what the next envelope means for the intervals."""
         session = self._sessions.get(envelope.session_id) or self._begin(envelope)
         event = envelope.event
         if session is None:
@@ -50,23 +74,29 @@ class Timelines:
         return session.feed(envelope)
 
     def _begin(self, envelope: Envelope) -> ObservedSession | None:
-        """Make the session that the envelope shows to exist, or go on with it, as its ordinals must not come twice.
-
-        Only an opening or what a prover says does so. What plugins and the host say about a session may follow its end.
-        """
-        kind = type(envelope.event)
+        """Open the session that the envelope shows to exist; one that had ended continues, so ordinals never repeat."""
         session_id = envelope.session_id
-        if kind is not SessionOpened and (not Timeline.knows(kind) or (kind in _REMARKS and session_id in self._ended)):
+        if not _shows_session(envelope, has_ended=session_id in self._ended):
             return None
         session = self._ended.pop(session_id, None) or ObservedSession(session_id)
         self._sessions[session_id] = session
         return session
 
     def _end(self, session: ObservedSession) -> None:
+        session.times_ended += 1
         del self._sessions[session.session_id]
         self._ended[session.session_id] = session
         if len(self._ended) > MAX_ENDED:
             del self._ended[next(iter(self._ended))]
+
+
+def _shows_session(envelope: Envelope, *, has_ended: bool) -> bool:
+    kind = type(envelope.event)
+    if kind is SessionOpened:
+        return True
+    if has_ended:
+        return Timeline.knows(kind) and kind not in _REMARKS
+    return kind not in _ASIDE and (Timeline.knows(kind) or envelope.origin == PRODUCER)
 
 
 def _closing_reason(event: SessionClosed) -> str:

@@ -17,6 +17,7 @@ from proofstream.catalog import Catalog
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.errors import WireError
 from proofstream.events import ProofEvent, UnknownEvent, kind_of
+from proofstream.text import safe_text
 
 ENVELOPE_VERSION = 1
 MAX_LINE_BYTES = 16 * 2**20
@@ -33,7 +34,6 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}(?P<pair>\\u[dD][c-fC-F][0-9a-fA-F]{2})?|u[dD][c-fC-F][0-9a-fA-F]{2}|.)",
     re.DOTALL,
 )
-_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]")
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -213,9 +213,7 @@ def _mend_escape(match: re.Match[bytes]) -> bytes:
 def refusal(line_number: int, reason: str, line: bytes) -> Refusal:
     """Describe a line that could not be read: its number from 1, the reason, and how it begins."""
     head = line[: 4 * _EXCERPT_CHARS].decode("utf-8", "replace")
-    shown = _NOT_PRINTABLE.sub("\N{REPLACEMENT CHARACTER}", head)
-    excerpt = shown if len(shown) <= _EXCERPT_CHARS else shown[: _EXCERPT_CHARS - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    return Refusal(line=line_number, reason=reason, excerpt=excerpt)
+    return Refusal(line=line_number, reason=reason, excerpt=safe_text(head, _EXCERPT_CHARS))
 
 
 def _plain(value: Any) -> Any:
@@ -253,7 +251,7 @@ def _body(event: ProofEvent) -> bytes:
 
 def _reason(error: Exception) -> str:
     try:
-        return str(error)[:_REASON_CHARS]
+        return safe_text(str(error), _REASON_CHARS)
     except Exception:  # noqa: BLE001 - an exception of the prover's own may fail to describe itself
         return type(error).__name__
 

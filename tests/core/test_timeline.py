@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proofstream import events as ev
-from proofstream.envelopes import PRODUCER, Envelope
+from proofstream.envelopes import HOST, PRODUCER, Envelope
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.testing import envelopes, read_stream
 from proofstream.timeline import MAX_PENDING
@@ -208,6 +208,21 @@ class TestProofs:
         teller.tell(layer_end(0), proof_complete(), step=-2 * MS)
 
         assert [interval.duration_ns for interval in teller.closed] == [0, MS]
+
+    def test_a_proof_answers_for_its_events(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(2), layer_start(1), layer_end(1), proof_complete())
+        (proof,) = teller.proofs
+
+        assert (proof.model_name, proof.backend, proof.layers_left_behind) == (None, "cpu-gkr", 2)
+        assert isinstance(proof.start_event, ev.ProofStart)
+        assert isinstance(proof.end_event, ev.ProofComplete)
+        assert (teller.layer(2).end_event, isinstance(teller.layer(1).end_event, ev.LayerEnd)) == (None, True)
+
+    def test_a_proof_whose_start_was_not_seen_names_nothing(self, teller: Teller) -> None:
+        teller.tell(layer_start(1))
+        (proof,) = teller.proofs
+
+        assert (proof.start_event, proof.model_name, proof.backend, proof.layers_left_behind) == (None, None, None, 0)
 
 
 class TestLayers:
@@ -507,6 +522,33 @@ class TestSessions:
 
         assert teller.timelines.sessions == []
         assert teller.home_of(health) is None
+
+    @pytest.mark.parametrize(
+        ("event", "origin", "opens"),
+        [
+            (ev.EventsLost(where="intake", counts={"Log": 1}), HOST, True),
+            (log(), PRODUCER, True),
+            (ev.ProofAborted(reason="early"), PRODUCER, True),
+            (ev.UnknownEvent(kind="New"), PRODUCER, True),
+            (ev.StateProgramRun(program="reset", sequences=1), PRODUCER, True),
+            (ev.UnknownEvent(kind="Derived"), "plugin", False),
+            (session_closed(), HOST, False),
+            (session_closed(), PRODUCER, False),
+        ],
+    )
+    def test_what_shows_that_a_session_exists(self, event: ev.ProofEvent, origin: str, opens: bool) -> None:
+        timelines = Timelines()
+        timelines.feed(Envelope(seq=0, time_unix_nano=BEGIN, session_id="s", origin=origin, event=event, raw=b"{}"))
+
+        assert timelines.is_open("s") is opens
+
+    def test_an_event_of_a_proof_brings_an_ended_session_back(self, teller: Teller) -> None:
+        teller.tell(session_opened(), proof_start(), session_closed(), ev.UnknownEvent(kind="New"))
+        assert not teller.timelines.is_open("s")
+        teller.tell(proof_start())
+
+        assert teller.timelines.is_open("s")
+        assert teller.timelines.session("s").times_ended == 1
 
     def test_a_session_that_goes_on_repeats_no_ordinal(self, teller: Teller) -> None:
         teller.tell(session_opened(), proof_start(), session_closed(), session_opened(), proof_start())
