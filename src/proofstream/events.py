@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from math import isfinite
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -292,7 +292,14 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ProofEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Base of all events. The class name is the event's kind, and its key on the wire."""
+    """Base of all events. The class name is the event's kind, and its key on the wire.
+
+    Attributes:
+        bulk: Whether events of this kind are bulk data that a full lane may drop, rather than facts that others build
+            on. A subclass sets it for its kind: ``bulk: ClassVar[bool] = True``.
+    """
+
+    bulk: ClassVar[bool] = False
 
 
 class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -310,6 +317,7 @@ class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
 class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
     """A sample of one layer's activation tensor with statistics; raw M31 values."""
 
+    bulk: ClassVar[bool] = True
     layer_idx: U64
     node_id: U64
     kind: LayerKind
@@ -321,6 +329,7 @@ class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
 class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
     """The attention scores of one head, row-major and at most 64x64; `seq_len` is the sequence's true length."""
 
+    bulk: ClassVar[bool] = True
     layer_idx: U64
     head_idx: U64
     num_heads: U64
@@ -359,6 +368,7 @@ class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
     """One round of a layer's sumcheck; `round` counts from 0. Exactly one polynomial is given, or none."""
 
+    bulk: ClassVar[bool] = True
     layer_idx: U64
     round: U64
     total_rounds: U64
@@ -424,6 +434,7 @@ class AggregatedBindingEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
 class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
     """Devices and progress as the prover reports them. Its figures are reported, not measured: see docs/events.md."""
 
+    bulk: ClassVar[bool] = True
     devices: list[GpuSnapshot]
     matmul_done: U64
     matmul_total: U64
@@ -448,6 +459,7 @@ class StarkProofEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
 class Log(ProofEvent, frozen=True, kw_only=True, gc=False):
     """A line of text from the producer. A "lagged N events" line is how a WebSocket server says that it lost N."""
 
+    bulk: ClassVar[bool] = True
     level: LogLevel
     message: str
 
@@ -534,6 +546,7 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
         dropped: Events the lane could not hold, by kind.
         counters: What the plugin itself reports.
         lag_s: For how long the first event that the plugin is not done with has been in the lane.
+        derives: The kinds that the plugin derives from a producer's events, as its class declares them.
     """
 
     plugin: str
@@ -544,6 +557,17 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
     dropped: dict[str, U64]
     counters: dict[str, U64]
     lag_s: float
+    derives: list[str] = []
+
+
+class ReportLine(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A line that a plugin adds to the closing report. The envelope's origin names the plugin.
+
+    Attributes:
+        text: The line, as plain text.
+    """
+
+    text: str
 
 
 class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -569,6 +593,7 @@ class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
         devices: One reading for each GPU and each MIG instance that is watched.
     """
 
+    bulk: ClassVar[bool] = True
     devices: list[GpuReading]
 
 
@@ -642,6 +667,7 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     ProofAborted,
     EventsLost,
     PluginHealth,
+    ReportLine,
     TraceStarted,
     GpuTelemetry,
     StateProgramCost,
@@ -662,16 +688,14 @@ def kind_of(event: ProofEvent) -> str:
     return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
 
 
-_BULK_KINDS = frozenset({"SumcheckRound", "LayerActivation", "AttentionHeatmap", "GpuStatus", "GpuTelemetry", "Log"})
-
-
-def is_bulk_kind(kind: str) -> bool:
-    """Whether events of this kind are bulk data, not the facts that intervals are built from."""
-    return kind in _BULK_KINDS
+def is_bulk(event_type: type[ProofEvent]) -> bool:
+    """Return whether events of this type are bulk data."""
+    # A type may have a field of this name, which the class shows as a descriptor.
+    return event_type.bulk is True
 
 
 def is_sheddable(event: ProofEvent) -> bool:
-    """Whether a full lane may drop the event: bulk data, but for warnings and errors in words."""
+    """Return whether a full lane may drop the event: bulk data, except for warnings and errors in words."""
     if isinstance(event, Log):
         return event.level not in (LogLevel.Warn, LogLevel.Error)
-    return type(event).__name__ in _BULK_KINDS
+    return is_bulk(type(event))

@@ -19,7 +19,9 @@ What a plugin may rely on:
    seconds. A class attribute ``autoload = False`` says that the plugin is used only if somebody asks for it,
    ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
    A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless somebody
-   asked for it: what it made when they were recorded is replayed.
+   asked for it: what it made when they were recorded is replayed. A class attribute ``derives`` names the kinds that
+   the plugin derives from a producer's events, possibly after their cause has passed; the others read it in
+   ``PluginHealth``.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class PluginContext:
         publish: Put an event on the bus. Any thread; never blocks, never raises.
         progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged.
             Any thread. A host that is about to end waits for a plugin as long as it makes progress.
+        tell: Say one line to the user, as a source's announcement is: on standard error by the command unless it is to
+            be quiet, to the logger ``proofstream`` in a Python process. Any thread; never blocks, never raises.
         identity: Who we are, as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``.
         asked: Whether somebody asked for the plugin by its name, by one of its flags, or by handing it over.
         live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
@@ -64,6 +68,7 @@ class PluginContext:
     catalog: Catalog
     publish: Callable[[ProofEvent], None]
     progress: Callable[[], None]
+    tell: Callable[[str], None]
     identity: Mapping[str, str]
     asked: bool
     live: bool

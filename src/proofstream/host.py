@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from proofstream.bus import Bus, wait_until
 from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
 from proofstream.errors import PluginError, describe
-from proofstream.events import PluginHealth, ProofEvent, SessionOpened
+from proofstream.events import PluginHealth, ProofEvent, SessionOpened, is_bulk
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
@@ -24,6 +24,7 @@ from proofstream.lanes import Lane
 from proofstream.loader import PluginRecord, Registry
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
+from proofstream.text import safe_text
 from proofstream.version import __version__
 from proofstream.wire import LineDecoder
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
 _LONGEST_S = 365 * 24 * 3600.0
+_LONGEST_LINE = 1000
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -48,6 +50,7 @@ class Host:
         asked: The names of the plugins that must work; each must be usable.
         wanted: Those of plugins that are used if they can be; each must be usable.
         live: False if recorded events are replayed.
+        tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Host:
         live: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
         wall_clock: Callable[[], int] = time.time_ns,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.registry = registry
         self.settings: HostSettings = config.host
@@ -68,6 +72,7 @@ class Host:
         self.sessions: dict[str, Session] = {}
         self.sessions_opened: int = 0
         self._config = config
+        self._tell = _log_line if tell is None else tell
         self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
             intake=self.intake,
@@ -104,6 +109,7 @@ class Host:
             catalog=self.registry.catalog,
             publish=lambda event: self._publish(event, record.name),
             progress=lambda: lanes[0].progress(),  # noqa: PLW0108 - the lane is made with the context, so not yet
+            tell=self.tell,
             identity=self.identity,
             asked=record.name in self.asked,
             live=self.live,
@@ -167,6 +173,13 @@ class Host:
         for lane in lanes:
             lane.withheld.add(session.session_id)
         return frozenset(lane.name for lane in lanes)
+
+    def tell(self, line: str) -> None:
+        """Show a line to the user. Any thread; never blocks, never raises."""
+        try:
+            self._tell(safe_text(line, _LONGEST_LINE))
+        except Exception as error:  # noqa: BLE001 - an application's logging may raise anything; it is not the plugin's fault
+            _log.debug("a line could not be shown: %s", describe(error))
 
     # Sessions
 
@@ -309,7 +322,10 @@ class Host:
             for lane in self.lanes:
                 lane.count_rest()
         self.retired.add(self._own_session)  # what plugins published that was no event
-        report.fill(lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused)
+        bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
+        report.fill(
+            lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds
+        )
         return report
 
     def _stop_lanes(self, deadline: float) -> bool:
@@ -327,6 +343,10 @@ class Host:
             session.detach()
         self.intake.items.clear()
         self.intake.listening = False
+
+
+def _log_line(line: str) -> None:
+    logging.getLogger("proofstream").info("%s", line)
 
 
 def _identity() -> dict[str, str]:

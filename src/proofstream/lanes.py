@@ -180,6 +180,7 @@ class Lane:
             dropped=dict(self.dropped),
             counters=dict(self.counters),
             lag_s=self.lag_s,
+            derives=list(self.record.derives),
         )
 
     @property

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata, util
-from typing import Any
+from typing import Any, cast
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
@@ -42,6 +42,7 @@ class PluginRecord:
         autoload: Whether it is used without being asked for; `command`: only by the command.
         tick_s: After how many idle seconds it wants an empty batch.
         rederives: Whether it makes its events anew of recorded sessions; `asked`: only if somebody asked for it.
+        derives: The kinds that it derives from a producer's events.
         speaks_for_itself: Whether the reason is the plugin's own, in words for the user.
     """
 
@@ -55,6 +56,7 @@ class PluginRecord:
     autoload: bool | str = True
     tick_s: float | None = None
     rederives: bool | str = True
+    derives: tuple[str, ...] = ()
     speaks_for_itself: bool = False
 
     @property
@@ -263,6 +265,7 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.hooks = Hooks(plugin, record.name)
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)
+    record.derives = _kinds(getattr(plugin, "derives", ()))
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:
@@ -270,6 +273,15 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     missing = _first_missing(getattr(plugin, "requires", ()))
     if missing is not None:
         _mark_missing(record, missing)
+
+
+def _kinds(declared: object) -> tuple[str, ...]:
+    """Return the kinds that a plugin's `derives` names."""
+    kinds = tuple(cast("Sequence[object]", declared)) if isinstance(declared, tuple | list) else ()
+    names = tuple(kind for kind in kinds if isinstance(kind, str) and kind.isidentifier() and kind[:1].isupper())
+    if not isinstance(declared, tuple | list) or len(names) < len(kinds):
+        raise PluginError(f"derives is {declared!r}; it must be a tuple of kinds, such as ('StateProgramCost',)")
+    return names
 
 
 def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:

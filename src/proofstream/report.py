@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proofstream.bus import Bus
-from proofstream.events import is_bulk_kind
 from proofstream.health import PluginStatus
 from proofstream.lanes import Lane
 from proofstream.session import Session
@@ -29,14 +28,16 @@ class Report:
         """Whether everything that was asked for was delivered."""
         return not self.problems and not self.refused
 
-    def fill(self, *, lanes: Iterable[Lane], asked: Collection[str], bus: Bus, refused: int) -> None:
+    def fill(
+        self, *, lanes: Iterable[Lane], asked: Collection[str], bus: Bus, refused: int, bulk_kinds: Collection[str]
+    ) -> None:
         """Take stock of a host that has stopped."""
         self.refused = refused
         for lane in lanes:
             self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
         if bus.faults:
             self.problems.append(f"faults while passing events on: {bus.faults}, the first: {bus.first_fault}")
-        lost = {kind: n for kind, n in bus.lost_at_intake.items() if not is_bulk_kind(kind)}
+        lost = {kind: n for kind, n in bus.lost_at_intake.items() if kind not in bulk_kinds}
         if lost:
             self.problems.append(f"lost before the bus: {_counts(lost)}")
 

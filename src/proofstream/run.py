@@ -40,7 +40,8 @@ class RunRequest:
         request: The source and how to read it.
         asked: Plugins that must work.
         wanted: Plugins that are used if they can be.
-        tell: Shows a line to the person who runs the command.
+        say: Shows a line to the user; returns once it is written.
+        tell: Shows a line to the user without waiting.
     """
 
     registry: Registry
@@ -48,6 +49,7 @@ class RunRequest:
     request: SourceRequest
     asked: Sequence[str]
     wanted: Sequence[str]
+    say: Callable[[str], None]
     tell: Callable[[str], None]
 
 
@@ -134,6 +136,7 @@ class Run:
             asked=what.asked,
             wanted=what.wanted,
             live=self._type.live or what.request.follow,
+            tell=what.tell,
         )
         host.start()
         try:
@@ -141,7 +144,7 @@ class Run:
         except ProofstreamError:
             host.close()
             raise
-        what.tell(f"reading {what.request.uri} with {', '.join(host.active) or 'no plugin'}")
+        what.say(f"reading {what.request.uri} with {', '.join(host.active) or 'no plugin'}")
         self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell)
         if self._signal is None:
             self._run_source(host, self._feed)

@@ -118,6 +118,7 @@ class InlineHost:
 
     Attributes:
         derived: The events that the plugin returned or published so far.
+        told: The lines that it told the user so far.
 
     Raises:
         PluginError: A hook of the plugin is misspelt, takes arguments that it is not given, or is not marked.
@@ -136,12 +137,14 @@ class InlineHost:
         self.plugin = plugin
         self._hooks = Hooks(plugin, str(getattr(plugin, "name", type(plugin).__name__)))
         self.derived: list[ProofEvent] = []
+        self.told: list[str] = []
         self.progressed: int = 0
         self.context: PluginContext = PluginContext(
             config=config or {},
             catalog=catalog if catalog is not None else Catalog(),
             publish=self.derived.append,
             progress=self._progress,
+            tell=self.told.append,
             identity=identity or {"service.instance.id": "test-instance", "proofstream.version": "0"},
             asked=asked,
             live=live,

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,7 +24,9 @@ from proofstream import (
     ProofComplete,
     ProofEvent,
     ProofStart,
+    ReportLine,
     SumcheckRound,
+    Timelines,
     TraceStarted,
     hookimpl,
 )
@@ -352,6 +354,58 @@ def test_a_plugin_publishes_from_any_thread(make_host: MakeHost) -> None:
     assert (found.origin, found.session_id) == ("publisher", session.session_id)
 
 
+def test_a_plugins_line_to_the_user_is_made_safe_and_goes_where_the_host_says(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "proofstream")
+    plugin = RecordingPlugin()
+    host = make_host(plugin)
+    assert plugin.context is not None
+    plugin.context.tell("watch\nhere \x1b[31m")
+    assert [(r.name, r.levelno, r.getMessage()) for r in caplog.records] == [
+        ("proofstream", logging.INFO, "watch\u240ahere \u241b[31m")
+    ]
+    told: list[str] = []
+    Host(registry=host.registry, config=Config(), asked=[], tell=told.append).tell("at http://127.0.0.1:9090")
+    assert told == ["at http://127.0.0.1:9090"]
+
+
+def test_a_plugins_line_never_raises(make_host: MakeHost) -> None:
+    def refuse(line: str) -> None:
+        raise RuntimeError(line)
+
+    host = make_host(RecordingPlugin())
+    Host(registry=host.registry, config=Config(), asked=[], tell=refuse).tell("a line")
+
+
+def test_the_others_are_told_what_a_plugin_derives(make_host: MakeHost) -> None:
+    class Pricing(Deriving):
+        derives = ("Log",)
+
+    watcher = RecordingPlugin("watcher")
+    host = make_host(Pricing("pricing"), watcher)
+    host.close()
+    healths = [event for event in watcher.events if isinstance(event, PluginHealth)]
+    assert {health.plugin: health.derives for health in healths} == {"pricing": ["Log"], "watcher": []}
+
+
+def test_a_line_of_the_report_is_an_event_of_its_plugin_that_replays(make_host: MakeHost) -> None:
+    publisher, watcher = RecordingPlugin("publisher"), RecordingPlugin("watcher")
+    line = ReportLine(text="3 proofs greeted")
+    host = make_host(publisher, watcher, live=False)
+    assert publisher.context is not None
+    publisher.context.publish(line)
+    session = HostFeed(host, waits=True, tell=print).open_session(source="file", time_source="envelope")
+    session.deliver([Decoded(event=line, raw=encode_event(line), origin="elsewhere")])
+    assert host.flush(10.0)
+    lines = [envelope for envelope in watcher.envelopes if envelope.kind == "ReportLine"]
+    assert [(envelope.origin, envelope.event) for envelope in lines] == [("publisher", line), ("elsewhere", line)]
+    timelines = Timelines()
+    for envelope in lines:
+        timelines.feed(envelope)
+    assert timelines.sessions == []
+
+
 # Plugins that fail, hang or fall behind
 
 
@@ -465,6 +519,45 @@ def test_a_full_lane_drops_bulk_events_counts_them_and_says_where(make_host: Mak
     seqs = [e.seq for e in slow.envelopes]
     assert seqs == sorted(seqs)
     # Losing bulk events to a slow plugin is a decision, not a failure.
+    assert host.close().ok
+
+
+class Sampled(ProofEvent, frozen=True, kw_only=True):
+    """A third party's kind, declared as bulk data."""
+
+    bulk: ClassVar[bool] = True
+    volts: float
+
+
+class Metered(ProofEvent, frozen=True, kw_only=True):
+    """A third party's kind that is a fact, whatever its field of that name says."""
+
+    bulk: bool = True  # type: ignore[misc]  # a field where the base has a class variable
+
+
+class Metering(RecordingPlugin):
+    @hookimpl
+    def proofstream_event_types(self) -> list[type[ProofEvent]]:
+        return [Sampled, Metered]
+
+
+def test_a_full_lane_drops_third_party_kinds_that_are_declared_as_bulk(make_host: MakeHost) -> None:
+    slow = Slow("slow")
+    slow.gate.clear()
+    host = make_host(slow, Metering("metering"), lane_capacity=10)
+    session = host.new_session(source="test")
+    session.emit(note("first"))
+    assert slow.entered.wait(10.0)
+    lane = next(lane for lane in host.lanes if lane.name == "slow")
+    for number in range(40):
+        session.emit(Sampled(volts=number))
+        session.emit(Metered())
+    wait_for(lambda: slow.kinds.count("Metered") + lane.depth >= 40 and sum(lane.dropped.values()) > 0)
+    slow.gate.set()
+    assert session.flush(10.0)
+    assert slow.kinds.count("Metered") == 40
+    assert lane.dropped == {"Sampled": 40 - slow.kinds.count("Sampled")}
+    assert lane.lost_lifecycle == 0
     assert host.close().ok
 
 
@@ -661,6 +754,18 @@ def test_a_full_intake_drops_counts_and_says_so(make_host: MakeHost) -> None:
     assert [e.counts for e in lost] == [{"LayerEnd": 30}]
     assert {e.where for e in lost} == {"intake"}
     assert host.close().problems == ["lost before the bus: 30 LayerEnd"]
+
+
+def test_only_facts_that_the_intake_could_not_hold_are_a_problem(make_host: MakeHost) -> None:
+    host = make_host(Metering("metering"), start=False, intake_capacity=10)
+    session = host.new_session(source="test")
+    for number in range(20):
+        session.emit(Sampled(volts=number))
+    session.emit(Metered())
+    host.start()
+    assert session.flush(10.0)
+    assert host.bus.lost_at_intake == {"Sampled": 10, "Metered": 1}
+    assert host.close().problems == ["lost before the bus: 1 Metered"]
 
 
 def test_emit_after_close_is_harmless(make_host: MakeHost) -> None:

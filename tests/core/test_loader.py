@@ -107,6 +107,14 @@ def test_a_good_plugin_is_available_with_its_distribution(site: Site) -> None:
             "class Plugin:\n    @hookimpl\n    def proofstream_event_types(self):\n        return [int]",
             "not a subclass of ProofEvent",
         ),
+        (
+            "class Plugin:\n    derives = 'Log'\n    @hookimpl\n    def proofstream_consume(self, batch): ...",
+            "derives is 'Log'; it must be a tuple of kinds",
+        ),
+        (
+            "class Plugin:\n    derives = ('Log', 'costs')\n    @hookimpl\n    def proofstream_consume(self, batch): ...",
+            "derives is ('Log', 'costs'); it must be a tuple of kinds",
+        ),
         ("import proofstream_nowhere_to_be_found.part", "needs proofstream_nowhere_to_be_found"),
     ],
 )
@@ -254,6 +262,7 @@ class Measured(proofstream.ProofEvent, frozen=True):
 class Plugin:
     autoload = "command"
     tick_s = 2
+    derives = ["Measured"]
 
     @hookimpl
     def proofstream_event_types(self):
@@ -264,6 +273,7 @@ class Plugin:
     assert "Measured" in registry.catalog
     record = the(registry, "meter")
     assert record.tick_s == 2.0
+    assert record.derives == ("Measured",)
     assert registry.automatic(by_command=True) == ["meter"]
     assert registry.automatic(by_command=False) == []
 

@@ -39,11 +39,12 @@ _HELP_WORDS = ("--help", "-h", "--version")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status. Without arguments it is the process's, and so is its end."""
-    if arguments is not None:
-        return _main(list(arguments))
-    fill_standard_streams()
-    status = _main(sys.argv[1:])
-    end_soon(status)
+    if arguments is None:
+        fill_standard_streams()
+    status = _main(sys.argv[1:] if arguments is None else list(arguments))
+    voice.finish()  # plugins and sources do not wait for their lines
+    if arguments is None:
+        end_soon(status)
     return status
 
 
@@ -82,6 +83,10 @@ def _complain(message: str, hint: str | None) -> int:
 
 def _tell(text: str) -> None:
     voice.say(f"proofstream: {text}")
+
+
+def _post(text: str) -> None:
+    voice.post(f"proofstream: {text}")
 
 
 def _show_results(results: list[tuple[Path, str]]) -> None:
@@ -217,7 +222,8 @@ class _App:
                 request=request,
                 asked=asked,
                 wanted=[name for name in automatic if name not in asked and name not in switched_off],
-                tell=_say_nothing if values["quiet"] else _tell,
+                say=_say_nothing if values["quiet"] else _tell,
+                tell=_say_nothing if values["quiet"] else _post,
             )
         )
         on_signals(run.stop)

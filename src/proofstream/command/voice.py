@@ -29,19 +29,28 @@ class Voice:
         self._thread: threading.Thread | None = None
 
     def say(self, line: str) -> None:
-        """Write the line; returns when that is done, or when it takes too long. Too many that wait are not said."""
+        """Write the line; return when that is done, or when it takes too long."""
+        self.post(line)
+        self.finish()
+
+    def post(self, line: str) -> None:
+        """Queue the line and return at once. When too many wait, it is dropped."""
         with self._changed:
             if len(self._lines) >= _MOST_WAITING:
                 return
             self._lines.append(line)
             self._asked += 1
-            mine = self._asked
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._speak, name=VOICE_THREAD, daemon=True)
                 self._thread.start()
+
+    def finish(self) -> None:
+        """Return when everything queued so far is written, or when that takes too long."""
+        with self._changed:
+            last = self._asked
             if not self.is_stuck:
-                self.is_stuck = not self._changed.wait_for(lambda: self._said >= mine, PATIENCE_S)
+                self.is_stuck = not self._changed.wait_for(lambda: self._said >= last, PATIENCE_S)
 
     def _speak(self) -> None:
         while True:
