@@ -18,6 +18,7 @@ from proofstream.builders import (
     matmul_trace_cost,
 )
 from proofstream.catalog import Catalog
+from proofstream.config_table import read_table
 from proofstream.contracts import (
     Artefact,
     Command,
@@ -85,7 +86,6 @@ from proofstream.opening import open_session
 from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
-from proofstream.tables import read_table
 from proofstream.text import safe_text
 from proofstream.timelines import Timelines
 from proofstream.version import __version__

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from proofstream.config_table import read_table
 from proofstream.errors import ConfigError
-from proofstream.tables import read_table
 
 ENV_PREFIX = "PROOFSTREAM_"
 CONFIG_FILE = "proofstream.toml"
