@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
-from proofstream.intake import Intake, Item, Posted, Sender
+from proofstream.intake import EventSender, Intake, IntakeItem, Posted
 from proofstream.lanes import Lane
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
@@ -84,7 +84,7 @@ class Bus:
         self._on_tick = on_tick
         self._seq = 0
         self._in_flight = 0
-        self._senders: set[Sender] = set()
+        self._senders: set[EventSender] = set()
         self._stop = False
         self._give_up = False
         self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
@@ -128,7 +128,7 @@ class Bus:
     def _is_empty(self) -> bool:
         return not self._intake.items and not self._in_flight
 
-    def watch(self, sender: Sender) -> None:
+    def watch(self, sender: EventSender) -> None:
         """Report what the intake could not hold of this session's events."""
         self._senders.add(sender)
 
@@ -182,7 +182,7 @@ class Bus:
         self._in_flight = 0
         return True
 
-    def _pass(self, item: Item, envelopes: list[Envelope]) -> None:
+    def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> None:
         monotonic_ns, sender, what = item
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose(_kind_of(what))  # emitted on another thread while the session was being closed
@@ -199,7 +199,7 @@ class Bus:
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
 
-    def _envelope(self, monotonic_ns: int, sender: Sender, what: ProofEvent | Posted | Decoded) -> Envelope:
+    def _envelope(self, monotonic_ns: int, sender: EventSender, what: ProofEvent | Posted | Decoded) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
             time_unix_nano = now if what.time_unix_nano is None else what.time_unix_nano
@@ -220,7 +220,7 @@ class Bus:
 
     def _number(
         self,
-        sender: Sender,
+        sender: EventSender,
         decoded: Decoded,
         *,
         time_unix_nano: int,
@@ -243,9 +243,9 @@ class Bus:
             lineage=lineage,
         )
 
-    def _report_losses(self, sender: Sender, envelopes: list[Envelope]) -> None:
+    def _report_losses(self, sender: EventSender, envelopes: list[Envelope]) -> None:
         """Say in the session what the intake could not hold since that was last said."""
-        fresh = sender.dropped.take()
+        fresh = sender.dropped.take_counts()
         if not fresh:
             return
         for kind, count in fresh.items():

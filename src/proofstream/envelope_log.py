@@ -36,20 +36,20 @@ class LogError(ProofstreamError):
 class _Codec(Protocol):
     """Compresses what a log writes."""
 
-    def block(self, data: bytes) -> bytes:
+    def compress_block(self, data: bytes) -> bytes:
         """All of `data` and all before it, so that it can be read from what has been returned so far."""
         ...
 
-    def end(self) -> bytes:
+    def trailer(self) -> bytes:
         """What stands at the end of a complete file."""
         ...
 
 
 class _Plain:
-    def block(self, data: bytes) -> bytes:
+    def compress_block(self, data: bytes) -> bytes:
         return data
 
-    def end(self) -> bytes:
+    def trailer(self) -> bytes:
         return b""
 
 
@@ -57,10 +57,10 @@ class _Gzip:
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(wbits=_GZIP)
 
-    def block(self, data: bytes) -> bytes:
+    def compress_block(self, data: bytes) -> bytes:
         return self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
-    def end(self) -> bytes:
+    def trailer(self) -> bytes:
         return self._deflate.flush(zlib.Z_FINISH)
 
 
@@ -74,10 +74,10 @@ class _Zstandard:
         self._deflate = zstandard.ZstdCompressor().compressobj()
         self._at_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
 
-    def block(self, data: bytes) -> bytes:
+    def compress_block(self, data: bytes) -> bytes:
         return self._deflate.compress(data) + self._deflate.flush(self._at_block)
 
-    def end(self) -> bytes:
+    def trailer(self) -> bytes:
         return self._deflate.flush()
 
 
@@ -181,7 +181,7 @@ class EnvelopeLogWriter:
             with self._file:
                 self.flush()
                 if not self._failed:
-                    self._write(self._codec.end())
+                    self._write(self._codec.trailer())
                 is_removed = os.fstat(self._file.fileno()).st_nlink == 0
         except OSError as error:
             raise _cannot_write(self.path, error) from error
@@ -195,7 +195,7 @@ class EnvelopeLogWriter:
         lines, self._lines = self._lines, []
         self._buffered = 0
         try:
-            self._write(self._codec.block(b"".join(lines)))
+            self._write(self._codec.compress_block(b"".join(lines)))
             self._kept += len(lines)
         except OSError as error:
             self.lost += len(lines)
@@ -276,7 +276,7 @@ def read_envelope_log(
     with open_file(path) as file:
         try:
             for block in blocks(file, path):
-                yield from reader.feed(block)
+                yield from reader.read_bytes(block)
         except CutShort:
             cut_short = True
     yield from reader.finish(cut_short=cut_short)

@@ -213,7 +213,7 @@ class Host:
             resource=dict(self.identity) if self.live else {},
         )
         captured = self.capture() if self.live else NO_CAPTURES
-        self.intake.put(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
+        self.intake.append_item(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
 
     def capture(self) -> Mapping[str, object]:
         """What plugins capture on this thread, by plugin name."""
@@ -276,7 +276,7 @@ class Host:
             if not urgent and (now - at < HEALTH_EVENT_EVERY_S or health == before):
                 return
         self._published[lane.name] = (now, health)
-        self.intake.put(self._own_session, Posted(event=health, origin=HOST))
+        self.intake.append_item(self._own_session, Posted(event=health, origin=HOST))
 
     # Ending
 

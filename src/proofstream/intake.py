@@ -40,7 +40,7 @@ class Wakeup:
         return self._lock.acquire(timeout=timeout_s)
 
 
-class Tally:
+class KindCounts:
     """Counts by kind, added to from any thread without a lock and read from one thread.
 
     ``next`` on an itertools.count is one step of the interpreter, so that no addition is lost between threads; a
@@ -53,14 +53,14 @@ class Tally:
         self._counters: dict[str, itertools.count[int]] = {}
         self._known: dict[str, int] = {}
 
-    def add(self, kind: str) -> None:
+    def count_event(self, kind: str) -> None:
         """Count one."""
         counter = self._counters.get(kind)
         if counter is None:
             counter = self._counters.setdefault(kind, itertools.count())
         next(counter)
 
-    def take(self) -> dict[str, int]:
+    def take_counts(self) -> dict[str, int]:
         """What was counted since the last call, by kind."""
         fresh: dict[str, int] = {}
         for kind, counter in list(self._counters.items()):
@@ -90,11 +90,11 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.event if self.make is None else self.make()
 
 
-class Sender(Protocol):
+class EventSender(Protocol):
     """Whom an item came from: the session it belongs to."""
 
     session_id: str
-    dropped: Tally
+    dropped: KindCounts
     last_time_unix_nano: int | None
     ended: bool
     """Whether its own end has passed the bus: only what plugins derived from its events may still follow."""
@@ -108,7 +108,7 @@ class Sender(Protocol):
         ...
 
 
-Item: TypeAlias = tuple[int, Sender, ProofEvent | Posted | Decoded]
+IntakeItem: TypeAlias = tuple[int, EventSender, ProofEvent | Posted | Decoded]
 """Monotonic nanoseconds of its arrival, the session, and what came."""
 
 
@@ -126,13 +126,13 @@ class Intake:
     __slots__ = ("capacity", "clock", "items", "listening", "overflowed", "wakeup")
 
     def __init__(self, *, capacity: int, clock: Callable[[], int]) -> None:
-        self.items: deque[Item] = deque()
+        self.items: deque[IntakeItem] = deque()
         self.capacity: int = capacity
         self.clock: Callable[[], int] = clock
         self.overflowed: bool = False
         self.listening: bool = True
         self.wakeup: Wakeup = Wakeup()
 
-    def put(self, sender: Sender, what: ProofEvent | Posted | Decoded) -> None:
+    def append_item(self, sender: EventSender, what: ProofEvent | Posted | Decoded) -> None:
         """Append one item, whatever the bound: for what is rare and must not be lost."""
         self.items.append((self.clock(), sender, what))

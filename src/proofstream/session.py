@@ -19,7 +19,7 @@ from proofstream.events import (
     SessionClosed,
     kind_of,
 )
-from proofstream.intake import Intake, Posted, Tally
+from proofstream.intake import Intake, KindCounts, Posted
 from proofstream.scopes import ProofScope
 
 _log = logging.getLogger("proofstream.session")
@@ -65,7 +65,7 @@ class Session:
     ) -> None:
         self.session_id: str = session_id if session_id is not None else uuid.uuid4().hex
         self.source = source
-        self.dropped: Tally = Tally()
+        self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
@@ -159,7 +159,7 @@ class Session:
         self._capacity = _ALWAYS_FULL
         if not self.closing_sent:
             # Made when the bus comes to it: only then everything before it was checked.
-            self._intake.put(
+            self._intake.append_item(
                 self,
                 Posted(
                     make=lambda: SessionClosed(outcome=outcome, reason=reason, refused=self.refused),
@@ -212,11 +212,11 @@ class Session:
     def drop(self, event: object) -> None:
         """Count an event that does not fit."""
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
-        self.dropped.add(kind)
+        self.dropped.count_event(kind)
         self._intake.overflowed = True
 
 
-class _Nobody:
+class _NoOwner:
     """The owner of the session that nobody hears."""
 
     def capture(self) -> Mapping[str, object]:
@@ -235,7 +235,7 @@ class NoSession(Session):
     def __init__(self) -> None:
         intake = Intake(capacity=0, clock=time.monotonic_ns)
         intake.listening = False
-        super().__init__(intake=intake, owner=_Nobody(), source="nowhere", session_id="none")
+        super().__init__(intake=intake, owner=_NoOwner(), source="nowhere", session_id="none")
 
     def emit(self, event: ProofEvent) -> None:
         """Accept and forget."""

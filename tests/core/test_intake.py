@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from proofstream.intake import Tally, Wakeup
+from proofstream.intake import KindCounts, Wakeup
 
 
 def test_wakeup_wakes_a_waiter_and_is_used_up() -> None:
@@ -28,29 +28,29 @@ def test_wakeup_reaches_another_thread() -> None:
     assert woken == [True]
 
 
-def test_tally_says_what_is_new() -> None:
-    tally = Tally()
-    assert tally.take() == {}
+def test_counts_say_what_is_new() -> None:
+    counts = KindCounts()
+    assert counts.take_counts() == {}
     for kind in ("Log", "Log", "LayerEnd"):
-        tally.add(kind)
-    assert tally.take() == {"Log": 2, "LayerEnd": 1}
-    assert tally.take() == {}
-    tally.add("Log")
-    assert tally.take() == {"Log": 1}
+        counts.count_event(kind)
+    assert counts.take_counts() == {"Log": 2, "LayerEnd": 1}
+    assert counts.take_counts() == {}
+    counts.count_event("Log")
+    assert counts.take_counts() == {"Log": 1}
 
 
-def test_tally_loses_no_count_between_threads() -> None:
-    tally = Tally()
+def test_counts_lose_nothing_between_threads() -> None:
+    counts = KindCounts()
     total = 0
 
     def add() -> None:
         for _ in range(20_000):
-            tally.add("Log")
+            counts.count_event("Log")
 
     threads = [threading.Thread(target=add) for _ in range(4)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        total += tally.take().get("Log", 0)
-    total += tally.take().get("Log", 0)
+        total += counts.take_counts().get("Log", 0)
+    total += counts.take_counts().get("Log", 0)
     assert total == 80_000

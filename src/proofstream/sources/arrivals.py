@@ -68,7 +68,7 @@ class Arrivals:
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
         self._thread.start()
 
-    def next(self, timeout_s: float) -> Block | None:
+    def next_block(self, timeout_s: float) -> Block | None:
         """The next block, or None if there is none in time; `has_ended` then tells whether one may still come."""
         with self._changed:
             if not self._blocks and not self._ended:

@@ -14,7 +14,7 @@ from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError, UsageError
 from proofstream.sources.arrivals import Arrivals
 from proofstream.sources.compression import CutShort, blocks, is_compressed
-from proofstream.sources.lines import Item, LineReader
+from proofstream.sources.lines import LineReader, LineResult
 from proofstream.sources.pacing import Pacer, StopFlag
 from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.sources.routing import SessionRouter
@@ -130,7 +130,7 @@ class FileSource:
         reader = LineReader(self._decoder, self._max_line_bytes)
         try:
             for block in content:
-                self._deliver(feed, router, reader.feed(block), timed)
+                self._deliver(feed, router, reader.read_bytes(block), timed)
                 if self._stopped(feed):
                     return "interrupted", None
         except CutShort as broken_off:
@@ -141,18 +141,18 @@ class FileSource:
         return ("ended", None) if cut is None else ("lost", str(cut))
 
     def _deliver(
-        self, feed: Feed, router: SessionRouter, items: Iterable[Item], timed: Callable[[Decoded], Decoded] | None
+        self, feed: Feed, router: SessionRouter, items: Iterable[LineResult], timed: Callable[[Decoded], Decoded] | None
     ) -> None:
         for item in items:
             if not isinstance(item, Decoded):
-                router.take(item)
+                router.route_item(item)
                 continue
             event = item if timed is None else timed(item)
             if self._pacer is not None and event.time_unix_nano is not None:
                 self._wait_for(feed, router, self._pacer, event.time_unix_nano)
             if self._stopped(feed):
                 return
-            router.take(event)
+            router.route_item(event)
         router.flush()
 
     def _wait_for(self, feed: Feed, router: SessionRouter, pacer: Pacer, time_unix_nano: int) -> None:

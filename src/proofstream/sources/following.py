@@ -13,7 +13,7 @@ from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Clock
 from proofstream.sources.compression import READ_BYTES, blocks
 from proofstream.sources.files import open_file
-from proofstream.sources.lines import Item, LineReader
+from proofstream.sources.lines import LineReader, LineResult
 from proofstream.sources.pacing import StopFlag
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
@@ -144,22 +144,22 @@ class FollowedFile:
             block = file.read(min(READ_BYTES, self._prior_bytes_left or READ_BYTES)) or b""
         except OSError as error:
             raise SourceError(f"cannot read {self._path}: {error.strerror}") from error
-        self._deliver(self._reader.feed(block), router, feed)
+        self._deliver(self._reader.read_bytes(block), router, feed)
         if self._prior is not None:
             self._prior_bytes_left -= len(block)
             if self._prior_bytes_left <= 0:
                 self._end_prior(router)
         return bool(block)
 
-    def _deliver(self, items: Iterable[Item], router: SessionRouter, feed: Feed) -> None:
+    def _deliver(self, items: Iterable[LineResult], router: SessionRouter, feed: Feed) -> None:
         now = self._clock.now()
         for item in items:
             if self._is_stopped(feed):
                 return
             if self._prior is not None:
-                self._prior.take(item, router)
+                self._prior.route_item(item, router)
             else:
-                router.take(item, at=now)
+                router.route_item(item, at=now)
         router.flush()
 
     def _end_prior(self, router: SessionRouter) -> None:
@@ -170,7 +170,7 @@ class FollowedFile:
     def _begin_anew(self, router: SessionRouter) -> None:
         self._end_prior(router)
         for item in self._reader.finish():
-            router.take(item, at=self._clock.now())
+            router.route_item(item, at=self._clock.now())
         router.flush()
         self._reader = LineReader(self._decoder, self._max_line_bytes)
 

@@ -11,11 +11,11 @@ from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
 _HEAD_BYTES = 320
 _BOM = b"\xef\xbb\xbf"
 
-Item: TypeAlias = Decoded | Refusal
+LineResult: TypeAlias = Decoded | Refusal
 """What a line that is not blank comes to."""
 
 
-class Line(NamedTuple):
+class NumberedLine(NamedTuple):
     """One line.
 
     Attributes:
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 class LineSplitter:
     """Splits at newlines, whatever the pieces in which the bytes come.
 
-    Line endings may be LF or CRLF, and a byte order mark before the first line is passed over. Of an unfinished line
+    NumberedLine endings may be LF or CRLF, and a byte order mark before the first line is passed over. Of an unfinished line
     never more than `max_line_bytes` and one piece are held.
 
     Args:
@@ -45,7 +45,7 @@ class LineSplitter:
         self._partial = bytearray()
         self._skipping = False
 
-    def feed(self, data: bytes) -> list[Line]:
+    def split_bytes(self, data: bytes) -> list[NumberedLine]:
         """Take the next bytes; returns the lines that they complete."""
         *pieces, tail = data.split(b"\n")
         lines = [self._complete(piece) for piece in pieces]
@@ -53,7 +53,7 @@ class LineSplitter:
             self._hold(tail)
         return lines
 
-    def finish(self) -> Line | None:
+    def finish(self) -> NumberedLine | None:
         """Say that no more bytes come; returns the last line if it had no newline."""
         return self._complete(b"") if self._partial else None
 
@@ -66,7 +66,7 @@ class LineSplitter:
             self._skipping = True
             self._partial = self._partial[:_HEAD_BYTES]
 
-    def _complete(self, piece: bytes) -> Line:
+    def _complete(self, piece: bytes) -> NumberedLine:
         if self._partial:
             self._hold(piece)
             piece = bytes(self._partial)
@@ -77,11 +77,11 @@ class LineSplitter:
         skipped, self._skipping = self._skipping, False
         text = piece if skipped else piece.removesuffix(b"\r")
         if skipped or len(text) > self._max:
-            return Line(self._number, text[:_HEAD_BYTES], too_long=True)
-        return Line(self._number, text)
+            return NumberedLine(self._number, text[:_HEAD_BYTES], too_long=True)
+        return NumberedLine(self._number, text)
 
 
-def decode_line(line: Line, decoder: LineDecoder, max_line_bytes: int) -> Item | None:
+def decode_line(line: NumberedLine, decoder: LineDecoder, max_line_bytes: int) -> LineResult | None:
     """Read one line; a blank one comes to nothing."""
     if line.too_long:
         return refusal(line.number, f"longer than {max_line_bytes} bytes", line.text)
@@ -106,11 +106,11 @@ class LineReader:
         self._max = max_line_bytes
         self._splitter = LineSplitter(max_line_bytes)
 
-    def feed(self, data: bytes) -> list[Item]:
+    def read_bytes(self, data: bytes) -> list[LineResult]:
         """Take the next bytes; returns what the completed lines came to."""
-        return self._decode(self._splitter.feed(data))
+        return self._decode(self._splitter.split_bytes(data))
 
-    def finish(self, *, cut_short: bool = False) -> list[Item]:
+    def finish(self, *, cut_short: bool = False) -> list[LineResult]:
         """Say that no more bytes come.
 
         Args:
@@ -120,6 +120,6 @@ class LineReader:
         items = self._decode([last] if last is not None else [])
         return [item for item in items if isinstance(item, Decoded)] if cut_short else items
 
-    def _decode(self, lines: Iterable[Line]) -> list[Item]:
+    def _decode(self, lines: Iterable[NumberedLine]) -> list[LineResult]:
         items = (decode_line(line, self._decoder, self._max) for line in lines)
         return [item for item in items if item is not None]

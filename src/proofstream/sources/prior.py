@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proofstream.envelopes import HOST
 from proofstream.events import Log, LogLevel
-from proofstream.sources.lines import Item
+from proofstream.sources.lines import LineResult
 from proofstream.sources.reconstruct import Reconstruction, Scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.wire import Decoded, Refusal, encode_event
@@ -22,15 +22,15 @@ class Prior:
         self._reconstruction = Reconstruction(found)
         self._lines = 0
 
-    def take(self, item: Item, router: SessionRouter) -> None:
+    def route_item(self, item: LineResult, router: SessionRouter) -> None:
         """Hand one on, with the time that it is given."""
         if isinstance(item, Refusal):
-            router.take(item, at=max(0, self._found.begins_unix_nano))
+            router.route_item(item, at=max(0, self._found.begins_unix_nano))
         elif item.time_unix_nano is not None:
-            router.take(item)
+            router.route_item(item)
         else:
             self._lines += 1
-            router.take(item, at=self._reconstruction.time_of(item))
+            router.route_item(item, at=self._reconstruction.time_of(item))
 
     def finish(self, router: SessionRouter) -> None:
         """Say in their session what the times of these lines are worth."""
@@ -39,5 +39,5 @@ class Prior:
         lines = "1 line was" if self._lines == 1 else f"{self._lines} lines were"
         text = f"{lines} there before reading began; their times are not known but laid out from reported durations"
         event = Log(level=LogLevel.Info, message=text)
-        router.take(Decoded(event=event, raw=encode_event(event), origin=HOST), at=self._found.ends_unix_nano)
+        router.route_item(Decoded(event=event, raw=encode_event(event), origin=HOST), at=self._found.ends_unix_nano)
         router.flush()

@@ -28,7 +28,7 @@ from proofstream.events import (
     WeightOpeningStart,
 )
 from proofstream.sources.compression import CutShort
-from proofstream.sources.lines import Line, LineSplitter
+from proofstream.sources.lines import LineSplitter, NumberedLine
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
 from proofstream.wire import Decoded, LineDecoder
 
@@ -183,7 +183,7 @@ class _FirstPass:
 
     def feed(self, block: bytes) -> None:
         self.digest.update(block)
-        for line in self._splitter.feed(block):
+        for line in self._splitter.split_bytes(block):
             self._take(line)
             if self.has_times:
                 return
@@ -193,7 +193,7 @@ class _FirstPass:
         if last is not None:
             self._take(last)
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: NumberedLine) -> None:
         if line.too_long or (self._decided and line.text.startswith(_TIMELESS)):
             return
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SessionFeed
 from proofstream.events import GpuTelemetry, PluginHealth, SessionClosed
-from proofstream.sources.lines import Item
+from proofstream.sources.lines import LineResult
 from proofstream.wire import Decoded, Refusal
 
 CHUNK = 256
@@ -67,7 +67,7 @@ class SessionRouter:
         """Whether anything came that belongs to a session."""
         return self._current is not None
 
-    def take(self, item: Item, *, at: int | None = None) -> None:
+    def route_item(self, item: LineResult, *, at: int | None = None) -> None:
         """Take what the next line came to; it is delivered with the next `flush`, if not before.
 
         Args:
@@ -134,7 +134,7 @@ class SessionRouter:
             item = item.at(at)
         self._chunk.append(item)
         if isinstance(item.event, SessionClosed) and item.session_id in self._recorded:
-            self._end(item.session_id)
+            self._mark_ended(item.session_id)
         if len(self._chunk) >= CHUNK:
             self.flush()
 
@@ -180,7 +180,7 @@ class SessionRouter:
             found = self._recorded[session_id] = _Recorded(session)
         return found.session
 
-    def _end(self, session_id: str) -> None:
+    def _mark_ended(self, session_id: str) -> None:
         # It is not closed yet: what plugins made of its last events stands after its end.
         self._recorded[session_id].ended = True
         ended = [name for name, recorded in self._recorded.items() if recorded.ended]

@@ -106,7 +106,7 @@ class _Listener:
             outcome, reason = self._receive(feed, connection, router, reader)
         if outcome != "interrupted":
             for item in reader.finish():
-                router.take(item)
+                router.route_item(item)
         # A peer that sent nothing, such as a check whether the port is open, is no session.
         router.close(outcome, reason, even_if_empty=self._request.once)
 
@@ -122,8 +122,8 @@ class _Listener:
                 return "lost", f"the connection broke: {error.strerror or error}"
             if not data:
                 return "ended", None
-            for item in reader.feed(data):
-                router.take(item)
+            for item in reader.read_bytes(data):
+                router.route_item(item)
             router.flush()
         return "interrupted", None
 

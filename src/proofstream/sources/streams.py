@@ -66,13 +66,13 @@ def _deliver_all(
     reader = LineReader(settings.decoder, settings.max_line_bytes)
     time_unix_nano: int | None = None
     while not stopped():
-        block = arrivals.next(_LOOK_UP_S)
+        block = arrivals.next_block(_LOOK_UP_S)
         if block is not None:
             time_unix_nano = block.time_unix_nano
             _deliver(block, reader, _prior(block, settings), router)
         elif arrivals.has_ended:
             for item in reader.finish():
-                router.take(item, at=time_unix_nano)
+                router.route_item(item, at=time_unix_nano)
             return True
     return False
 
@@ -91,11 +91,11 @@ def _prior(block: Block, settings: StreamSettings) -> Prior | None:
 
 
 def _deliver(block: Block, reader: LineReader, prior: Prior | None, router: SessionRouter) -> None:
-    for item in reader.feed(block.data):
+    for item in reader.read_bytes(block.data):
         if prior is None:
-            router.take(item, at=block.time_unix_nano)
+            router.route_item(item, at=block.time_unix_nano)
         else:
-            prior.take(item, router)
+            prior.route_item(item, router)
     if prior is not None:
         prior.finish(router)
     router.flush()

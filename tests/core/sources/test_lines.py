@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream.catalog import Catalog
-from proofstream.sources.lines import Line, LineReader, LineSplitter
+from proofstream.sources.lines import LineReader, LineSplitter, NumberedLine
 from proofstream.wire import Decoded, LineDecoder, Refusal
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 LOG = b'{"Log":{"level":"Info","message":"x"}}'
 
 
-def split(pieces: list[bytes], max_line_bytes: int = 1000) -> list[Line]:
+def split(pieces: list[bytes], max_line_bytes: int = 1000) -> list[NumberedLine]:
     splitter = LineSplitter(max_line_bytes)
-    lines = list(itertools.chain.from_iterable(splitter.feed(piece) for piece in pieces))
+    lines = list(itertools.chain.from_iterable(splitter.split_bytes(piece) for piece in pieces))
     last = splitter.finish()
     return lines if last is None else [*lines, last]
 
@@ -70,7 +70,7 @@ def test_a_line_of_exactly_the_limit_is_read_with_either_ending() -> None:
 
 def read(content: bytes, max_line_bytes: int = 1000) -> list[Decoded | Refusal]:
     reader = LineReader(LineDecoder(Catalog()), max_line_bytes)
-    return [*reader.feed(content), *reader.finish()]
+    return [*reader.read_bytes(content), *reader.finish()]
 
 
 def test_blank_lines_count_but_come_to_nothing() -> None:
@@ -83,7 +83,7 @@ def test_blank_lines_count_but_come_to_nothing() -> None:
 def test_a_long_line_is_refused_with_its_number_the_limit_and_its_beginning() -> None:
     content = LOG + b"\n" + b'{"LayerStart":' + b"7" * 5000 + b"\n" + LOG + b"\n"
     reader = LineReader(LineDecoder(Catalog()), 100)
-    items = [item for begin in range(0, len(content), 64) for item in reader.feed(content[begin : begin + 64])]
+    items = [item for begin in range(0, len(content), 64) for item in reader.read_bytes(content[begin : begin + 64])]
     assert [type(item) for item in items] == [Decoded, Refusal, Decoded]
     refused = items[1]
     assert isinstance(refused, Refusal)

@@ -77,7 +77,7 @@ def timed(content: bytes, mtime_ns: int) -> tuple[str, list[Decoded]]:
     assert found is not None
     reader = LineReader(DECODER, 10_000)
     reconstruction = Reconstruction(found)
-    items = [*reader.feed(content), *reader.finish()]
+    items = [*reader.read_bytes(content), *reader.finish()]
     return found.session_id, [reconstruction.timed(item) for item in items if isinstance(item, Decoded)]
 
 
