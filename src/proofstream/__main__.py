@@ -1,4 +1,4 @@
-"""``python -m proofstream``."""
+"""Runs the command as ``python -m proofstream``."""
 
 from __future__ import annotations
 

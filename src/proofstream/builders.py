@@ -1,4 +1,4 @@
-"""What a producer needs to make events: statistics, samples and the approximations that the vocabulary asks for."""
+"""Helpers for producers: compute the statistics, samples and approximations that some events carry."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from proofstream.events import (
 )
 
 HEATMAP_SIDE = 64
-"""Rows and columns that an attention heat map is sampled to at most."""
+"""The most rows and columns that an attention heat map carries."""
 
+# The producer shortens commitments to this many bytes on the wire.
 _COMMITMENT_BYTES = 8
 
 
@@ -36,10 +37,10 @@ def activation(
     Args:
         layer_idx: The layer's index in the circuit.
         node_id: The node's id in the computation graph.
-        kind: What the layer computes.
+        kind: The operation that the layer computes.
         output_shape: Rows and columns of the tensor.
-        values: All values, row-major, as raw M31 integers; a numpy array of any shape will do.
-        max_sample: How many leading values the event carries at most. The statistics are over all of `values`.
+        values: All values, row-major, as raw M31 integers. A numpy array of any shape is accepted.
+        max_sample: The most leading values that the event carries. The statistics cover all of `values`.
     """
     flat = _flat(values)
     return LayerActivation(
@@ -53,7 +54,7 @@ def activation(
 
 
 def activation_stats(values: Sequence[int]) -> ActivationStats:
-    """Mean, population standard deviation, extremes and share of zeros; all None for an empty tensor."""
+    """Compute mean, population standard deviation, extremes and share of zeros. All are None for an empty tensor."""
     if len(values) == 0:
         return ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
     array = _as_array(values)
@@ -73,7 +74,7 @@ def activation_stats(values: Sequence[int]) -> ActivationStats:
 
 
 def _as_array(values: object) -> Any | None:
-    """`values` if they are a numpy array. Who has one has imported numpy; nobody else needs it."""
+    """Return `values` if it is a numpy array, without importing numpy: a caller that has an array has imported it."""
     numpy = sys.modules.get("numpy")
     return values if numpy is not None and isinstance(values, numpy.ndarray) else None
 
@@ -84,7 +85,7 @@ def _flat(values: Sequence[int]) -> Sequence[int]:
 
 
 def _array_stats(array: Any) -> ActivationStats:
-    """As for any sequence, but at numpy's speed: this runs on the prover's thread."""
+    """Compute the same statistics at numpy's speed, because this runs on the prover's thread."""
     numbers = array.astype("float64")
     return ActivationStats(
         mean=float(numbers.mean()),
@@ -100,14 +101,14 @@ def attention_heatmap(
 ) -> AttentionHeatmap:
     """Make an `AttentionHeatmap` from one head's whole score matrix.
 
-    A matrix larger than 64x64 is sampled at evenly spaced rows and columns; `seq_len` stays the true length, so the
-    side of the sample is ``min(seq_len, 64)``.
+    A matrix larger than 64x64 is sampled at evenly spaced rows and columns. `seq_len` stays the true length, so the
+    sample has ``min(seq_len, 64)`` rows and columns.
 
     Args:
         layer_idx: The layer's index in the circuit.
         head_idx: The head's index, from 0.
         num_heads: How many heads the layer has.
-        scores: The square matrix, ``seq_len`` rows of ``seq_len`` numbers.
+        scores: The square matrix: ``seq_len`` rows of ``seq_len`` numbers.
 
     Raises:
         ValueError: The matrix is not square.
@@ -127,24 +128,24 @@ def attention_heatmap(
 
 
 def matmul_trace_cost(m: int, k: int, n: int) -> int:
-    """Trace cells of an (m x k) by (k x n) product: m*k*n rounded up to a power of two, as the producer counts them."""
+    """Count the trace cells of an (m x k) by (k x n) product as the producer does: m*k*n, up to a power of two."""
     return 1 << max(0, m * k * n - 1).bit_length()
 
 
 def claim_approx(claim: SecureField) -> float:
-    """A claim as a number from 0 to 1, for display: its first limb over the field's size."""
+    """Return a claim as a number from 0 to 1, for display only: its first limb divided by the M31 prime."""
     return claim.as_f32()
 
 
 def commitment_hex(commitment: bytes) -> str:
-    """The first 8 bytes of a commitment in lower-case hex."""
+    """Return the first 8 bytes of a commitment in lower-case hex."""
     return commitment[:_COMMITMENT_BYTES].hex()
 
 
 def gpu_snapshot(
     *, device_id: int, device_name: str, utilization: float | None = None, free_memory_bytes: int | None = None
 ) -> GpuSnapshot:
-    """Make a `GpuSnapshot`; what is not known stays None and is never shown as 0."""
+    """Make a `GpuSnapshot`. Unknown figures stay None and are never shown as 0."""
     return GpuSnapshot(
         device_id=device_id, device_name=device_name, utilization=utilization, free_memory_bytes=free_memory_bytes
     )

@@ -1,4 +1,4 @@
-"""The bus: the one thread that takes the intake, checks and numbers events, and hands them to the lanes."""
+"""The bus: one thread that drains the intake, checks and numbers events, and feeds the lanes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from proofstream.lanes import Lane
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
-"""How long an idle bus sleeps: an emit wakes nobody."""
+"""How long an idle bus sleeps. It has to poll, because `emit` wakes no thread: that would cost the prover's time."""
 TICK_S = 0.5
-"""How often the bus looks after the lanes."""
+"""How often the bus checks on the lanes."""
+# Items per round. Few enough that ticks stay on time and lanes get the start of a burst early.
 _DRAIN = 1024
+# How long `stop` lets the current round finish after its timeout.
 _LAST_ROUND_S = 0.5
 
 
 class Gate:
-    """Where sources that can wait are held back, so that no lane overflows on their account.
+    """Holds back sources that can wait, so that they never make a lane overflow.
 
-    A chunk is let in when everything that waits, from the intake to the fullest lane, leaves room for it below half a
-    lane's capacity. Chunks are let in one at a time, so that the sum holds for any number of sources.
+    A chunk is admitted once everything in progress, from the intake to the fullest lane, leaves room for it below half
+    a lane's capacity. Chunks are admitted one at a time, so the bound holds for any number of sources.
     """
 
     def __init__(self, bus: Bus, *, high_water: int) -> None:
@@ -34,33 +36,39 @@ class Gate:
         self._condition = threading.Condition()
         self._waiting = 0
 
-    def admit(self, size: int, put: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
-        """Wait for room for `size` items, then call `put`; a source that is told to stop waits no longer."""
+    def admit(self, size: int, deliver: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
+        """Wait for room for `size` items, or until the source is stopping, then call `deliver`."""
         with self._condition:
             self._waiting += 1
             try:
+                # A chunk larger than the bound goes in once the backlog is empty. Otherwise it would wait forever.
                 while self._bus.backlog + size > self._high_water and self._bus.backlog > 0 and not stopping():
+                    # With a timeout, because neither a lane that drains nor `stopping` notifies the gate.
                     self._condition.wait(POLL_S)
-                put()
+                # Still under the lock: the next source must find this chunk in the backlog.
+                deliver()
             finally:
                 self._waiting -= 1
 
     def notify(self) -> None:
-        """There may be room now."""
+        """Wake the waiting sources, because there may be room now."""
+        # Read without the lock: a source that starts to wait at this moment polls anyway.
         if self._waiting:
             with self._condition:
                 self._condition.notify_all()
 
 
 class Bus:
-    """Takes the intake, makes envelopes, feeds lanes.
+    """Drains the intake, makes envelopes and feeds the lanes.
 
     Args:
-        intake: Where events come in.
+        intake: Where events arrive.
         decoder: Checks the events that were made in Python.
-        lanes: Whom to hand them to.
-        wall_clock: Nanoseconds since the epoch; read once, so that a clock that is set cannot reorder events.
+        lanes: The lanes to feed.
+        wall_clock: Returns nanoseconds since the epoch. Called once, so that setting the system clock cannot reorder
+            events.
         on_tick: Called every half second, on the bus's thread.
+        lane_capacity: Capacity of a lane, in events. The gate holds sources back at half of it.
     """
 
     def __init__(
@@ -94,7 +102,7 @@ class Bus:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread once the intake is empty; what is left there when the time is up counts as lost."""
+        """End the thread once the intake is empty. Whatever is left there after `timeout_s` counts as lost."""
         self._stop = True
         self._intake.wakeup.set()
         self._thread.join(timeout_s)
@@ -105,6 +113,7 @@ class Bus:
 
     def _count_rest(self) -> None:
         for _, _, what in list(self._intake.items):
+            # The host's own events describe the run. Missing ones are not data that anyone sent.
             if not (isinstance(what, Posted) and what.origin == HOST):
                 self._lose(_kind_of(what))
 
@@ -113,15 +122,15 @@ class Bus:
 
     @property
     def backlog(self) -> int:
-        """Events between a source and the slowest plugin that anybody waits for."""
+        """Events on their way from a source to the slowest plugin that sources wait for."""
         behind = max((lane.depth for lane in self._lanes if lane.holds), default=0)
         return len(self._intake.items) + self._in_flight + behind
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is in the intake, in flight, or in a lane."""
+        """True if nothing is in the intake, in progress or in a lane."""
         seq = self._seq
-        # Asked once more afterwards: a lane may publish something just before it comes to rest.
+        # Check the intake again after the lanes: a lane may publish an event just before it comes to rest.
         return self._is_empty and all(lane.is_at_rest for lane in self._lanes) and self._is_empty and self._seq == seq
 
     @property
@@ -129,7 +138,7 @@ class Bus:
         return not self._intake.items and not self._in_flight
 
     def watch(self, sender: EventSender) -> None:
-        """Report what the intake could not hold of this session's events."""
+        """Start reporting the events of this session that the intake could not hold."""
         self._senders.add(sender)
 
     # On the bus's own thread
@@ -144,12 +153,13 @@ class Bus:
                 if now - ticked >= TICK_S:
                     ticked = now
                     self._on_tick()
-            except Exception as error:  # noqa: BLE001 - whatever it is, as a logging filter that raises, all depend on this thread
+            except Exception as error:  # noqa: BLE001 - such as a logging filter that raises; every plugin needs this thread
                 self._fault(error)
                 self._in_flight = 0
             self.gate.notify()
             if worked:
                 continue
+            # Stop only after a round that found nothing, so that everything emitted before is delivered.
             if self._stop:
                 return
             self._intake.wakeup.wait(POLL_S)
@@ -164,16 +174,18 @@ class Bus:
         count = min(_DRAIN, len(items))
         if not count and not self._intake.overflowed:
             return False
+        # Set before the first item is taken: nobody may see the backlog empty while items are in neither place.
         self._in_flight = count
         envelopes: list[Envelope] = []
         for _ in range(count):
             item = items.popleft()
             try:
                 self._pass(item, envelopes)
-            except Exception as error:  # noqa: BLE001 - as above, and the others of this round must not be lost with it
+            except Exception as error:  # noqa: BLE001 - as above, and the rest of this round must not be lost with it
                 self._fault(error)
                 self._lose(_kind_of(item[2]))
         if self._intake.overflowed:
+            # Cleared before the counts are read: a drop in between sets it again, and the next round reports it.
             self._intake.overflowed = False
             for sender in list(self._senders):
                 self._report_losses(sender, envelopes)
@@ -185,7 +197,7 @@ class Bus:
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> None:
         monotonic_ns, sender, what = item
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
-            self._lose(_kind_of(what))  # emitted on another thread while the session was being closed
+            self._lose(_kind_of(what))  # emitted by another thread while the session was being closed
             return
         try:
             envelope = self._envelope(monotonic_ns, sender, what)
@@ -195,7 +207,7 @@ class Bus:
         if isinstance(envelope.event, SessionClosed):
             self._report_losses(sender, envelopes)
             self._senders.discard(sender)
-            sender.ended = isinstance(what, Posted)  # what was recorded may go on after its end
+            sender.ended = isinstance(what, Posted)  # a recorded session may continue after its recorded end
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
 
@@ -244,7 +256,7 @@ class Bus:
         )
 
     def _report_losses(self, sender: EventSender, envelopes: list[Envelope]) -> None:
-        """Say in the session what the intake could not hold since that was last said."""
+        """Add an event to the session that counts what the intake dropped since the last such event."""
         fresh = sender.dropped.take_counts()
         if not fresh:
             return
@@ -262,14 +274,17 @@ def _kind_of(what: object) -> str:
 
 
 def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:
-    """A recorded event of a plugin still descends from that plugin."""
+    """Return the lineage of a recorded event: one that a plugin derived still descends from that plugin."""
     return () if decoded.origin in (PRODUCER, HOST) else (decoded.origin,)
 
 
 def wait_until(
     condition: Callable[[], bool], *, deadline: float, wakeups: Iterable[float] = (0.001, 0.005, 0.02)
 ) -> bool:
-    """Poll a condition until a moment of the monotonic clock; the last pause repeats."""
+    """Poll `condition` until it holds. Return False if the monotonic clock reaches `deadline` first.
+
+    The pauses between polls are `wakeups`, in seconds. The last one repeats.
+    """
     pauses = iter(wakeups)
     pause = next(pauses)
     while not condition():

@@ -1,8 +1,8 @@
-"""Configuration: defaults, then a file, then the environment, then flags; one table for the host and one per plugin.
+"""Merges the configuration: defaults, then a file, then the environment, then flags.
 
-The file is ``proofstream.toml``, or the table ``[tool.proofstream]`` of ``pyproject.toml``, in the current folder. In
-it, keys at the top are the host's, and each table is a plugin's. In the environment, ``PROOFSTREAM_STRICT=1`` sets a
-key of the host and ``PROOFSTREAM_OTEL_ENDPOINT=...`` one of a plugin.
+The file is ``proofstream.toml``, or the table ``[tool.proofstream]`` of ``pyproject.toml``, in the current folder. Its
+top-level keys belong to the host, and each table belongs to a plugin. In the environment, ``PROOFSTREAM_STRICT=1``
+sets a key of the host and ``PROOFSTREAM_OTEL_ENDPOINT=...`` a key of a plugin.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from proofstream.errors import ConfigError
 ENV_PREFIX = "PROOFSTREAM_"
 CONFIG_FILE = "proofstream.toml"
 _LONGEST_S = 365 * 24 * 3600.0
-"""No deadline is longer than a year; nor does an infinite one fit into a clock."""
+"""The longest deadline: a year. An infinite one would overflow the clock of Python's wait calls."""
 _NOT_HOST_KEYS = frozenset({"log"})
 
 
 class HostSettings(BaseModel):
-    """The host's own keys.
+    """The host's own settings.
 
     Attributes:
-        plugins: If given, only these plugins are used.
-        plugin_autoload: Whether plugins are used that nobody asked for by name.
-        strict: Whether a failing plugin ends the run.
-        intake_capacity: Events that wait for the bus at most.
-        lane_capacity: Events that wait for one plugin before bulk events are dropped.
-        configure_timeout_s: How long the plugins that were asked for may take to get ready.
+        plugins: If given, use only these plugins.
+        plugin_autoload: Also use plugins that were not asked for by name.
+        strict: End the run when a plugin fails.
+        intake_capacity: Events that may wait for the bus.
+        lane_capacity: Events that may wait for one plugin before bulk events are dropped.
+        configure_timeout_s: How long requested plugins may take to get ready.
         close_timeout_s: How long plugins may take to finish.
-        progress_timeout_s: At the end of a file, how long to wait for a plugin that makes no progress.
-        stalled_after_s: When a plugin that is busy with one batch is called stalled.
+        progress_timeout_s: How long to wait, at the end of a file, for a plugin that makes no progress.
+        stalled_after_s: A plugin that works on one batch for longer than this is called stalled.
         max_line_bytes: The longest line that is read.
     """
 
@@ -67,9 +67,9 @@ class Config:
     """The merged configuration.
 
     Attributes:
-        host: The host's own keys.
+        host: The host's own settings.
         tables: The plugins' tables by plugin name, not yet validated.
-        origin: The file it was read from, or None.
+        origin: The configuration file, or None.
     """
 
     host: HostSettings = field(default_factory=HostSettings)
@@ -77,7 +77,7 @@ class Config:
     origin: Path | None = None
 
     def table(self, plugin: str) -> dict[str, Any]:
-        """One plugin's table."""
+        """Return one plugin's table."""
         return self.tables.setdefault(plugin, {})
 
 
@@ -93,15 +93,15 @@ def load_config(
     """Merge the configuration.
 
     Args:
-        plugins: The names of all plugins, installed or not; a table of any other name is a mistake.
-        path: The file that the user names; it must exist.
-        folder: Where to look for a file else; the current folder by default.
+        plugins: The names of all plugins, installed or not. A table of any other name is an error.
+        path: The file that the user named. It must exist.
+        folder: Where to look for a file otherwise. By default the current folder.
         environ: The environment.
-        overrides: The plugins' tables as flags or arguments say.
-        host_overrides: The host's keys as flags or arguments say.
+        overrides: Plugin settings from flags or arguments, by plugin.
+        host_overrides: Host settings from flags or arguments.
 
     Raises:
-        ConfigError: A file cannot be read, or a key or value is not acceptable.
+        ConfigError: A file cannot be read, or a key or value is invalid.
     """
     names = set(plugins)
     document, origin = _read(path, folder if folder is not None else Path())
@@ -109,7 +109,7 @@ def load_config(
     host = {key: value for key, value in document.items() if key not in tables}
     unknown = sorted(set(tables) - names)
     if unknown:
-        raise ConfigError(f"{origin}: [{unknown[0]}] is no plugin's table", hint=_known(names))
+        raise ConfigError(f"{origin}: [{unknown[0]}] is not the table of a plugin", hint=_known(names))
     _apply_environment(environ, names, host, tables)
     for name, table in (overrides or {}).items():
         tables.setdefault(name, {}).update(table)
@@ -178,10 +178,10 @@ def _host_settings(values: Mapping[str, Any], origin: Path | None) -> HostSettin
 
 
 def parse_set(text: str) -> tuple[str, str, Any]:
-    """Take ``plugin.key=value`` apart; the value is read as TOML where it is that, else as text.
+    """Split ``plugin.key=value``. The value is parsed as TOML if it is valid TOML, else it is text.
 
     Raises:
-        ConfigError: It is not of that form.
+        ConfigError: The text does not have that form.
     """
     left, equals, value = text.partition("=")
     plugin, dot, key = left.strip().partition(".")

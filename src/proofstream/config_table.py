@@ -1,4 +1,4 @@
-"""Reading a table of the configuration: one way to say what is wrong with it."""
+"""Reads a configuration table into a pydantic model, with one-line messages for mistakes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
     """Validate a configuration table.
 
     Args:
-        model: The pydantic model of its keys; with ``extra="forbid"`` a misspelt one is found.
-        table: What was configured.
+        model: The pydantic model of the keys. With ``extra="forbid"``, misspelt keys are found.
+        table: The configured values.
         name: The plugin's name, which the user writes before each key.
 
+    Returns:
+        An instance of `model`.
+
     Raises:
-        ConfigError: A key is unknown or a value is not acceptable; one line says which and why, of the first one.
+        ConfigError: A key is unknown or a value is invalid. The message names the first one and says why, in one line.
     """
-    from pydantic import ValidationError  # who reads a table has imported it already
+    # Imported late so that `import proofstream` stays light. The caller has already loaded it to define `model`.
+    from pydantic import ValidationError
 
     try:
         return model.model_validate(dict(table))

@@ -1,11 +1,12 @@
-"""The envelope log: envelopes written as JSON lines, and read back whatever became of the writer.
+"""The envelope log: writes envelopes as JSON lines, and reads them back even if the writer was killed.
 
-One line is one envelope in the form of `wire.encode_envelope`; the event stands there as the producer wrote it, so
-kinds, fields and words that nobody here knows survive. A name that ends in `.gz` or `.zst` makes it compressed.
+Each line is one envelope in the form of `wire.encode_envelope`. It holds the event exactly as the producer wrote it, so
+kinds, fields and words that this version does not know survive. A file name that ends in `.gz` or `.zst` selects
+compression.
 
-What was flushed survives the death of the process, also in a compressed log; it does not survive the death of the
-machine, since nothing is forced onto the disk. A log ends at its first gap: when the disk is full or the size bound is
-reached, nothing more is written, because a proof with a hole in the middle replays as something that never happened.
+Flushed lines survive the death of the process, also in a compressed log. They may not survive a power cut, because
+nothing is forced onto the disk. A log ends at its first gap: once the disk is full or the size limit is reached,
+nothing more is written, because a proof with a hole in the middle would replay as something that never happened.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ from proofstream.errors import ProofstreamError
 from proofstream.wire import MAX_LINE_BYTES, Decoded, LineDecoder, Refusal, encode_envelope
 
 FLUSH_AT = frozenset({"LayerEnd", "ProofComplete", "ProofAborted", "SessionClosed"})
-"""The kinds after which a log is flushed: what comes before them is a piece of work that is done."""
+"""The kinds after which a log is flushed: each of them completes a piece of work."""
 
+# Flush at the latest when this much waits.
 _BUFFER_BYTES = 64 * 1024
+# zlib's `wbits`: the largest window (15), with a gzip header (16).
 _GZIP = 31
 
 
 class LogError(ProofstreamError):
-    """An envelope log cannot be written: no permission, no space, or a file is in the way."""
+    """An envelope log cannot be written: no permission, no space, or another file is in the way."""
 
 
 class _Codec(Protocol):
-    """Compresses what a log writes."""
+    """Compresses the lines of a log."""
 
     def compress_block(self, data: bytes) -> bytes:
-        """All of `data` and all before it, so that it can be read from what has been returned so far."""
+        """Compress `data` so that it can be read back from the bytes returned so far."""
         ...
 
     def trailer(self) -> bytes:
-        """What stands at the end of a complete file."""
+        """Return the bytes that end a complete file."""
         ...
 
 
@@ -82,21 +85,21 @@ class _Zstandard:
 
 
 class EnvelopeLogWriter:
-    """Writes one log. Not for several threads at once.
+    """Writes one log. Not thread-safe.
 
     Args:
-        path: The file; folders that are missing above it are made.
-        overwrite: Whether a file that is there is replaced, by the first envelope.
-        max_bytes: How large the file may grow. What would make it larger is dropped, and all that follows.
+        path: The file. Missing parent folders are created.
+        overwrite: Replace an existing file. It is emptied only when the first envelope is written.
+        max_bytes: How large the file may grow. The first envelope that does not fit is dropped, with all that follow.
 
     Attributes:
         path: The file.
         dropped: Envelopes that were not written because of `max_bytes`.
-        lost: Envelopes that were appended and are not in the file because writing failed or the file was removed.
+        lost: Envelopes that are not in the file because writing failed or the file was removed.
 
     Raises:
-        LogError: The file cannot be made, there is one and `overwrite` is not set, or its name ends in `.zst` and the
-            package for that is not installed.
+        LogError: The file cannot be created, it exists and `overwrite` is not set, or its name ends in `.zst` and the
+            package zstandard is not installed.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False, max_bytes: int | None = None) -> None:
@@ -114,10 +117,10 @@ class EnvelopeLogWriter:
         self._is_empty = True
 
     def append(self, envelopes: Iterable[Envelope]) -> None:
-        """Add envelopes; flushes if one of them is of a kind in `FLUSH_AT`, or if much is waiting.
+        """Add envelopes. Flushes if the kind of one of them is in `FLUSH_AT`, or if the buffer is full.
 
         Raises:
-            LogError: They cannot be written. The log is over then: `lost` counts these and all that are still appended.
+            LogError: They cannot be written. Nothing more is written after that: `lost` counts them and all later ones.
         """
         error: LogError | None = None
         wanted = False
@@ -149,26 +152,26 @@ class EnvelopeLogWriter:
         return self._try_flush() if self._buffered >= _BUFFER_BYTES else None
 
     def _has_room(self, size: int) -> bool:
-        # What is not written yet counts at its full length, so that the bound holds whatever compression makes of it.
+        # Buffered lines count uncompressed, so the limit holds even if they do not compress at all.
         return self._max_bytes is None or self._written + self._buffered + size <= self._max_bytes
 
     def flush(self) -> None:
-        """Hand all that was appended to the operating system.
+        """Hand all appended envelopes to the operating system.
 
         Raises:
-            LogError: It cannot be written.
+            LogError: They cannot be written.
         """
         error = self._try_flush()
         if error is not None:
             raise error
 
     def close(self) -> None:
-        """Flush, and end the file. Calling it again does nothing.
+        """Flush and end the file. Calling it again does nothing.
 
-        A log that nothing was appended to leaves no file, or the one that was there.
+        A log without envelopes leaves no file behind, or leaves the earlier file unchanged.
 
         Raises:
-            LogError: It cannot be written, or the file was removed: all of it counts as lost then.
+            LogError: The rest cannot be written, or the file was removed. In that case all of it counts as lost.
         """
         if self._file.closed:
             return
@@ -210,7 +213,7 @@ class EnvelopeLogWriter:
         self._written += len(data)
 
     def _give_up(self) -> None:
-        """End the log where the last flush ended it, so that it does not end within a line."""
+        """Cut the file back to the end of the last flush, so that it does not end within a line."""
         self._failed = True
         try:
             self._file.truncate(self._written)
@@ -231,7 +234,7 @@ def _cannot_write(path: Path, error: OSError) -> LogError:
 
 
 def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
-    """Open the file; says also whether it was there before."""
+    """Open the file. Returns it, and whether it existed before."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -241,8 +244,8 @@ def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
         if not overwrite:
             return path.open("xb", buffering=0), False
         if was_there and not stat.S_ISREG(path.stat().st_mode):
-            raise LogError(f"cannot write {path}: something that is no regular file is there")
-        # Emptied by the first envelope only: a run that fails before that must not cost the recording that is there.
+            raise LogError(f"cannot write {path}: it exists and is not a regular file")
+        # Not truncated yet: a run that fails before its first envelope must not cost the earlier recording.
         return path.open("r+b" if was_there else "xb", buffering=0), was_there
     except FileExistsError as error:
         raise LogError(f"{path} exists and is not overwritten", hint="remove it or choose another name") from error
@@ -253,20 +256,20 @@ def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
 def read_envelope_log(
     path: Path, catalog: Catalog | None = None, *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Decoded | Refusal]:
-    """Read a log, in order, as far as it goes: what a killed writer left, what is damaged after a good beginning.
+    """Read a log in order, as far as it is intact. A writer may have been killed, or the end may be damaged.
 
     Args:
         path: The file, plain, `.gz` or `.zst`.
-        catalog: The event types to read with; the core's own by default.
+        catalog: The event types to read with. By default the core's own.
         max_line_bytes: The longest line that is read.
 
     Yields:
-        A `Decoded` for each event, a `Refusal` for each line that cannot be read.
+        A `Decoded` for each event, and a `Refusal` for each line that cannot be read.
 
     Raises:
-        SourceError: There is no such file, or it cannot be read at all.
+        SourceError: The file does not exist, or nothing in it can be read.
     """
-    # This module is on the way of every `import proofstream`, and hardly anybody reads a log.
+    # Imported here because `import proofstream` loads this module, and few programs read a log.
     from proofstream.sources.compression import CutShort, blocks
     from proofstream.sources.files import open_file
     from proofstream.sources.lines import LineReader

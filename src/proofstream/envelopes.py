@@ -1,4 +1,4 @@
-"""The envelope: an event with its place in the stream."""
+"""The envelope: an event with its place, time and origin in the stream."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ PRODUCER = "producer"
 """Origin of events that a prover emitted."""
 
 HOST = "host"
-"""Origin of events that proofstream's own core made."""
+"""Origin of events that proofstream's core made."""
 
 NO_CAPTURES: Mapping[str, object] = {}
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event, and where, when and from whom it came.
+    """One event with its place in the stream.
 
     Attributes:
-        seq: Place in the host's order of events, from 0; unique within a host.
-        time_unix_nano: When it happened, in nanoseconds since the epoch. In order of `seq` it may step back a little.
-        session_id: The session it belongs to.
-        origin: `producer`, `host`, or the name of the plugin that made it.
+        seq: Position in the host's order of events, from 0. Unique within a host.
+        time_unix_nano: When the event happened, in nanoseconds since the epoch. It may step back a little between one
+            `seq` and the next.
+        session_id: The session that the event belongs to.
+        origin: `producer`, `host`, or the name of the plugin that made the event.
         event: The event itself.
-        raw: The event's JSON as the producer wrote it, `{"Kind":{...}}`.
-        job_id: The producer's own name of the job, where a server multiplexes several; else None.
-        traceparent: W3C trace context sent along with the event, or None.
-        captured: What plugins captured on the producer's thread for this event, by plugin name.
-        lineage: The plugins whose output this descends from.
+        raw: The event's JSON exactly as the producer wrote it, `{"Kind":{...}}`.
+        job_id: The producer's name for the job, if its server runs several at once; else None.
+        traceparent: The W3C trace context that was sent with the event, or None.
+        captured: Values that plugins captured on the producer's thread for this event, by plugin name.
+        lineage: The plugins whose output this event descends from.
     """
 
     seq: int
@@ -52,4 +53,4 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Batch: TypeAlias = tuple[Envelope, ...]
-"""Envelopes handed to a plugin at once, in increasing `seq` and of one session. A tick is an empty batch."""
+"""Envelopes that a plugin receives at once, all of one session, in increasing `seq`. A tick is an empty batch."""

@@ -1,7 +1,7 @@
-"""The intake: where everything that happens enters, on whatever thread it happens.
+"""The intake: the bounded queue that every event enters first, from any thread.
 
-A prover's thread pays for a time stamp, a bound check and one append; it takes no lock, wakes nobody and never waits.
-What does not fit is counted by kind.
+A prover's thread pays for a time stamp, a bound check and one append. It takes no lock, wakes no thread and never
+waits. Events that do not fit are dropped and counted by kind.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from proofstream.wire import Decoded
 
 
 class Wakeup:
-    """A binary semaphore: any number of `set` calls wake one `wait` call. Cheaper than an Event."""
+    """A binary semaphore: any number of `set` calls wake one `wait` call. Cheaper than `threading.Event`."""
 
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
+        # Held means "not set". Unlike an RLock, a bare lock may be released by a thread that did not acquire it.
         self._lock = _thread.allocate_lock()
         self._lock.acquire()
 
     def set(self) -> None:
-        """Wake the waiter, or the next one to wait."""
+        """Wake the waiting thread, or else the next one that waits."""
         try:
             self._lock.release()
         except RuntimeError:
-            return  # it was set already
+            return  # already set
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait to be woken; returns whether that happened in time."""
+        """Wait to be woken. Returns False if that did not happen in time."""
         return self._lock.acquire(timeout=timeout_s)
 
 
 class KindCounts:
-    """Counts by kind, added to from any thread without a lock and read from one thread.
+    """Counts events by kind. Any thread may count, without a lock; only one thread may read.
 
-    ``next`` on an itertools.count is one step of the interpreter, so that no addition is lost between threads; a
-    reading takes a number itself, and remembers that it did.
+    ``next`` on an ``itertools.count`` is a single step of the interpreter, so threads lose no count to one another,
+    as they would with ``+= 1``. The only way to read such a counter advances it by one, which the reader remembers.
     """
 
     __slots__ = ("_counters", "_known")
@@ -54,53 +55,54 @@ class KindCounts:
         self._known: dict[str, int] = {}
 
     def count_event(self, kind: str) -> None:
-        """Count one."""
+        """Count one event."""
         counter = self._counters.get(kind)
         if counter is None:
+            # setdefault, so that two threads that meet a kind at the same time share one counter.
             counter = self._counters.setdefault(kind, itertools.count())
         next(counter)
 
     def take_counts(self) -> dict[str, int]:
-        """What was counted since the last call, by kind."""
+        """Return what was counted since the last call, by kind."""
         fresh: dict[str, int] = {}
         for kind, counter in list(self._counters.items()):
             count = next(counter)
             known = self._known.get(kind, 0)
-            self._known[kind] = count + 1
+            self._known[kind] = count + 1  # the `next` above took one number
             if count > known:
                 fresh[kind] = count - known
         return fresh
 
 
 class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An event made in Python with more to say than `session.emit` has."""
+    """An event made in Python, with details that `session.emit` has no arguments for."""
 
     event: ProofEvent | None = None
     make: Callable[[], ProofEvent] | None = None
-    """Makes the event when its turn has come, in the place of `event`."""
+    """Makes the event when the bus reaches it. Used instead of `event`."""
     origin: str = PRODUCER
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
     time_unix_nano: int | None = None
     at_latest: bool = False
-    """It happens at the time of its session's latest event, which is not now when a recording is replayed."""
+    """Stamp it with the time of its session's latest event. When a recording is replayed, that differs from now."""
 
     def now(self) -> ProofEvent | None:
-        """The event, made now if it was not before."""
+        """Return the event. Makes it if it is to be made late."""
         return self.event if self.make is None else self.make()
 
 
 class EventSender(Protocol):
-    """Whom an item came from: the session it belongs to."""
+    """The session that an item belongs to, as the bus sees it."""
 
     session_id: str
     dropped: KindCounts
     last_time_unix_nano: int | None
     ended: bool
-    """Whether its own end has passed the bus: only what plugins derived from its events may still follow."""
+    """True once the session's end has passed the bus. Only events that plugins derived may still follow."""
 
     def refuse_event(self, kind: str, reason: str) -> None:
-        """Count and report an event that the bus's check did not let through."""
+        """Count and report an event that failed the bus's check."""
         ...
 
     def seen(self, time_unix_nano: int) -> None:
@@ -109,17 +111,20 @@ class EventSender(Protocol):
 
 
 IntakeItem: TypeAlias = tuple[int, EventSender, ProofEvent | Posted | Decoded]
-"""Monotonic nanoseconds of its arrival, the session, and what came."""
+"""Arrival on the monotonic clock in nanoseconds, the session, and the event."""
 
 
 class Intake:
     """The bounded deque in front of the bus.
 
+    The bound is checked by those who append, since ``deque(maxlen=...)`` would silently drop the oldest items.
+
     Attributes:
-        items: The deque; producers append, the bus takes from the left.
+        items: The deque. Producers append on the right, the bus takes from the left.
         capacity: How many items fit.
-        overflowed: Set when something was dropped; the bus then reads the sessions' tallies and clears it.
-        listening: Whether any plugin is there to hear what is sent.
+        clock: Returns monotonic nanoseconds.
+        overflowed: Set when an event was dropped. The bus then clears it and reads the sessions' counts.
+        listening: False while no plugin would receive an event.
         wakeup: Wakes the bus.
     """
 
@@ -134,5 +139,5 @@ class Intake:
         self.wakeup: Wakeup = Wakeup()
 
     def append_item(self, sender: EventSender, what: ProofEvent | Posted | Decoded) -> None:
-        """Append one item, whatever the bound: for what is rare and must not be lost."""
+        """Append one item regardless of the bound. Only for rare items that must not be lost."""
         self.items.append((self.clock(), sender, what))

@@ -1,4 +1,4 @@
-"""Sessions: what a prover emits into."""
+"""Sessions: the object that a prover emits its events into."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from proofstream.scopes import ProofScope
 
 _log = logging.getLogger("proofstream.session")
 
+# Closing a session sets this as its capacity, so that `emit` needs no second check to drop late events.
 _ALWAYS_FULL = -1
 _REPORTED_REFUSALS = 20
 
 
 class SessionOwner(Protocol):
-    """What a session asks of its host."""
+    """The host, as a session sees it."""
 
     def capture(self) -> Mapping[str, object]:
-        """What plugins capture on this thread, by plugin name."""
+        """Call the plugins' capture hooks on this thread. Returns their results by plugin name."""
         ...
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every plugin has consumed what was emitted before; whether that happened in time."""
+        """Wait until every plugin has consumed all earlier events. Returns False if that took too long."""
         ...
 
     def session_ended(self, session: Session, timeout_s: float | None) -> None:
-        """The session was closed."""
+        """Note that the session was closed."""
         ...
 
 
 class Session:
-    """One producer's flow of events. Any thread may emit; nothing here blocks, raises or waits but `flush` and `close`.
+    """One producer's stream of events. Any thread may emit. Only `flush` and `close` wait; nothing raises.
 
     Attributes:
-        session_id: Its id; traces are named after it.
-        source: Where it comes from, as shown to a person.
-        dropped: What did not fit into the intake, by kind.
-        refused: Lines and events that were not valid.
+        session_id: The session's id. Trace ids are derived from it.
+        source: Where the events come from, as shown to the user.
+        dropped: Events that did not fit into the intake, by kind.
+        refused: How many lines and events were invalid.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Session:
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
+        # The intake's parts, bound once: `emit` is the prover's cost, and each attribute lookup adds to it.
         self._items = intake.items
         self._append = intake.items.append
         self._clock = intake.clock
@@ -82,23 +84,24 @@ class Session:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed: nothing that is emitted is heard any more."""
+        """True once the session was closed. Events emitted after that are dropped."""
         return self._closed
 
     def emit(self, event: ProofEvent) -> None:
-        """Send one event. It is checked later; an invalid one is refused and counted."""
+        """Send one event. The bus checks it later; an invalid event is refused and counted."""
+        # No lock: threads that pass the check together may overfill the intake by one item each, which is harmless.
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, event))
         else:
             self.drop(event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
-        """Send the event that `make` returns; `make` is not called when nobody listens."""
+        """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
         if self._closed or not self._intake.listening:
             return
         try:
             event = make()
-        except Exception as error:  # noqa: BLE001 - whatever it raises, observing must not stop the prover
+        except Exception as error:  # noqa: BLE001 - observing must never stop the prover
             self.refuse_event("emit_if", describe(error))
             return
         self.emit(event)
@@ -112,12 +115,12 @@ class Session:
         input_shape: tuple[int, int] = (0, 0),
         output_shape: tuple[int, int] = (0, 0),
     ) -> contextlib.AbstractContextManager[ProofScope]:
-        """A proof, for the length of a ``with`` block; an exception inside ends it as aborted, and goes on.
+        """Open a proof for the length of a ``with`` block. An exception inside ends it as aborted and propagates.
 
         Args:
-            backend: What computes the proof, such as `cpu-gkr`.
+            backend: The implementation that computes the proof, such as `cpu-gkr`.
             num_layers: How many layers the circuit has.
-            model_name: What is proved.
+            model_name: The model that is proved.
             input_shape: Rows and columns of the input.
             output_shape: Rows and columns of the output.
         """
@@ -142,23 +145,23 @@ class Session:
         self.emit(scope.completion())
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until every plugin has consumed what was emitted before; returns whether that happened in time."""
+        """Wait until every plugin has consumed all earlier events. Returns False if that took too long."""
         return self._owner.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
-        """End the session, and the host with it if it was opened by `open_session`. Calling it again does nothing.
+        """End the session, and its host too if `open_session` started one. Calling it again does nothing.
 
         Args:
-            timeout_s: How long plugins may take to finish; the configured time by default.
+            timeout_s: How long plugins may take to finish. By default the configured time.
             outcome: `ended`, `lost` or `interrupted`.
-            reason: What is known about the end.
+            reason: Why the session ended, or None.
         """
         if self._closed:
             return
         self._closed = True
         self._capacity = _ALWAYS_FULL
         if not self.closing_sent:
-            # Made when the bus comes to it: only then everything before it was checked.
+            # Made when the bus reaches it: only then are all earlier events checked and `refused` is final.
             self._intake.append_item(
                 self,
                 Posted(
@@ -184,18 +187,18 @@ class Session:
     # For the host
 
     def post(self, posted: Posted) -> None:
-        """Send an event with more to say; the intake's bound holds here, too."""
+        """Send an event that carries more than `emit` allows. The intake's bound applies as well."""
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, posted))
         else:
             self.drop(posted.event)
 
     def refuse_event(self, kind: str, reason: str) -> None:
-        """Count an event that is not valid, and report the first ones."""
+        """Count an invalid event. Logs the first 20."""
         self.report_refusal(f"{kind} event refused: {reason}")
 
     def report_refusal(self, text: str) -> None:
-        """Count something that could not be read, and report the first ones."""
+        """Count a line or event that could not be read. Logs the first 20."""
         self.refused += 1
         if self.refused <= _REPORTED_REFUSALS:
             _log.warning("%s: %s", self.source, text)
@@ -205,19 +208,19 @@ class Session:
         self.last_time_unix_nano = time_unix_nano
 
     def detach(self) -> None:
-        """In a forked child: nobody is here to hear it."""
+        """Disable the session in a forked child, which has no bus thread to read its events."""
         self._closed = True
         self._capacity = _ALWAYS_FULL
 
     def drop(self, event: object) -> None:
-        """Count an event that does not fit."""
+        """Count an event that did not fit."""
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.count_event(kind)
         self._intake.overflowed = True
 
 
 class _NoOwner:
-    """The owner of the session that nobody hears."""
+    """Owner of the no-op session."""
 
     def capture(self) -> Mapping[str, object]:
         return NO_CAPTURES
@@ -230,7 +233,7 @@ class _NoOwner:
 
 
 class NoSession(Session):
-    """The session of code that nobody observes: everything is accepted and nothing is kept."""
+    """The session that `current_session` returns when none is open. Accepts every event and keeps nothing."""
 
     def __init__(self) -> None:
         intake = Intake(capacity=0, clock=time.monotonic_ns)
@@ -238,13 +241,13 @@ class NoSession(Session):
         super().__init__(intake=intake, owner=_NoOwner(), source="nowhere", session_id="none")
 
     def emit(self, event: ProofEvent) -> None:
-        """Accept and forget."""
+        """Ignore the event."""
 
     def post(self, posted: Posted) -> None:
-        """Accept and forget."""
+        """Ignore the event."""
 
     def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 _NO_SESSION = NoSession()
@@ -253,12 +256,12 @@ _of_process: list[Session] = []
 
 
 def current_session() -> Session:
-    """The session to emit into: this context's, else the one opened for the process, else one that keeps nothing."""
+    """Return the session to emit into: this context's, else the process's latest, else one that keeps nothing."""
     return _open_in_context() or next((s for s in reversed(_of_process) if not s.is_closed), _NO_SESSION)
 
 
 def _open_in_context() -> Session | None:
-    """This context's innermost session that is open: one may have been closed elsewhere."""
+    """Return this context's innermost open session. Skips sessions that were closed from elsewhere."""
     session = _in_context.get()
     while session is not None and session.is_closed:
         session = session.outer
@@ -266,7 +269,7 @@ def _open_in_context() -> Session | None:
 
 
 def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
-    """Make `session` current; returns what makes the outer one current again."""
+    """Make `session` current. Returns a function that makes the outer session current again."""
     session.outer = _open_in_context()
     token = _in_context.set(session)
     if process_wide:
@@ -275,7 +278,7 @@ def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
     def leave() -> None:
         if process_wide and session in _of_process:
             _of_process.remove(session)
-        # A token is good only in the context that it was made in; elsewhere that context's own value stays.
+        # A token is valid only in the context that made it. Closed from another context, that one keeps its session.
         with contextlib.suppress(ValueError):
             _in_context.reset(token)
 

@@ -1,4 +1,4 @@
-"""The version, once."""
+"""The version. The build reads it from here, too."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_list_in_the_environment_has_commas(tmp_path: Path) -> None:
         ("strct = true", "proofstream.toml: strct: there is no such key; known are close_timeout_s, "),
         ("lane_capacity = 0", "lane_capacity: input should be greater than 1"),
         ('close_timeout_s = "soon"', "close_timeout_s: input should be a valid number"),
-        ("[oetl]\nendpoint = 1", r"proofstream.toml: \[oetl\] is no plugin's table"),
+        ("[oetl]\nendpoint = 1", r"proofstream.toml: \[oetl\] is not the table of a plugin"),
         ("strict = ", "proofstream.toml: "),
     ],
 )
