@@ -174,7 +174,7 @@ class Bus:
         count = min(_DRAIN, len(items))
         if not count and not self._intake.overflowed:
             return False
-        # Set before the first item is taken: nobody may see the backlog empty while items are in neither place.
+        # Set before the first item is taken: the backlog must never look empty while items are between the two.
         self._in_flight = count
         envelopes: list[Envelope] = []
         for _ in range(count):

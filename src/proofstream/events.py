@@ -1,13 +1,14 @@
-"""The vocabulary: every event a prover emits, as frozen values.
+"""The vocabulary: every event that a prover emits, as a frozen value.
 
-Names and fields are those of the producer's wire format (serde, externally tagged). Three rules hold for all of them:
+Names and fields are those of the producer's wire format (serde, externally tagged). Three rules apply to all events:
 
-- A field that the wire has is required, also when its value may be null.
-- A field that proofstream adds defaults to ``UNSET`` and is then absent from the JSON.
-- A floating point number may be None: a NaN or infinity has no JSON form, and producers write null for it. Constructors
-  turn such values into None.
+- A field of the wire format is required, even if its value may be null.
+- A field that proofstream adds defaults to ``UNSET``, and is then absent from the JSON.
+- A floating point number may be None. NaN and infinity have no JSON form, so producers write null for them, and
+  constructors turn them into None.
 
-Building an event never raises on a wrong value type: it runs on the prover's thread. The bus checks the values later.
+Building an event never raises on a wrong value type, because it runs on the prover's thread. The bus checks the values
+later.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""An unsigned 64-bit integer. The upper bound is checked in `wire`, since msgspec's own bounds end at 2^63 - 1."""
+"""An unsigned 64-bit integer. `wire` checks the upper bound, because msgspec's own bounds end at 2^63 - 1."""
 
 U32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 """An unsigned 32-bit integer: a field limb or a sampled field element."""
@@ -29,14 +30,14 @@ Shape: TypeAlias = tuple[U64, U64]
 """Rows and columns."""
 
 Float: TypeAlias = float | None
-"""A finite number, or None where the producer had none to give."""
+"""A finite number, or None if the producer gave none."""
 
 M31_PRIME = 2**31 - 1
 """The Mersenne prime that the prover's base field is built on."""
 
 
 class _Word(enum.Enum):
-    """Base of the vocabulary's word lists; each has a member `Unknown`."""
+    """Base of the vocabulary's enumerations. Each has a member `Unknown`, which every unlisted word decodes as."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self:  # noqa: ARG003 - enum's signature
@@ -44,7 +45,7 @@ class _Word(enum.Enum):
 
 
 class LayerKind(_Word):
-    """What a circuit layer computes. A word that is not listed decodes as `Unknown`."""
+    """The operation that a circuit layer computes. An unlisted word decodes as `Unknown`."""
 
     MatMul = "MatMul"
     Activation = "Activation"
@@ -82,7 +83,7 @@ _LAYER_COLORS: dict[LayerKind, tuple[int, int, int]] = {
 
 
 class LayerProofKind(_Word):
-    """How a layer was proved. A word that is not listed decodes as `Unknown`."""
+    """How a layer was proved. An unlisted word decodes as `Unknown`."""
 
     Sumcheck = "Sumcheck"
     LogUp = "LogUp"
@@ -93,7 +94,7 @@ class LayerProofKind(_Word):
 
 
 class LogLevel(_Word):
-    """Severity of a `Log` event. A word that is not listed decodes as `Unknown`."""
+    """Severity of a `Log` event. An unlisted word decodes as `Unknown`."""
 
     Trace = "Trace"
     Debug = "Debug"
@@ -119,7 +120,7 @@ class SecureField(msgspec.Struct, frozen=True, gc=False):
     d: U32
 
     def as_f32(self) -> float:
-        """The first limb scaled into [0, 1], for plots only: a field element has no magnitude."""
+        """Return the first limb scaled into [0, 1]. For plots only: a field element has no magnitude."""
         return self.a / M31_PRIME
 
 
@@ -141,7 +142,7 @@ class RoundPolyDeg3(msgspec.Struct, frozen=True, gc=False):
 
 
 class CircuitNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One layer of the circuit's DAG; `input_layers` are the indices of its predecessors."""
+    """One layer of the circuit's DAG. `input_layers` are the indices of its predecessors."""
 
     layer_idx: U64
     node_id: U64
@@ -153,7 +154,7 @@ class CircuitNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _WithFloats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Base of values with floating point fields: what is not finite becomes None."""
+    """Base of values with floating point fields. Values that are not finite become None."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -163,7 +164,7 @@ class _WithFloats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
-    """One device as the prover reports it; `utilization` is from 0 to 1, `free_memory_bytes` None if unknown."""
+    """One device as the prover reports it. `utilization` is from 0 to 1; `free_memory_bytes` is None if unknown."""
 
     device_id: U64
     device_name: str
@@ -174,38 +175,38 @@ class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
 class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
     """One GPU, or one MIG instance of a GPU, at one moment.
 
-    Every figure is measured: it is what the driver answered. None means that it gave no usable answer, never zero.
+    Every figure is measured: the driver's own answer. None means that the driver gave no usable answer, never zero.
 
     Attributes:
         id: The driver's UUID as it writes it, `GPU-...` or `MIG-...`.
-        parent_id: The UUID of the GPU that a MIG instance is a part of; None for a whole GPU. What is the whole
-            GPU's, as power is, is None on its parts.
-        index: The GPU's number on this machine; for a MIG instance its number within the GPU.
-        name: The product's name, for a MIG instance with its profile.
-        vendor: Who made it.
+        parent_id: The UUID of the GPU that a MIG instance is part of; None for a whole GPU. Figures of the whole GPU,
+            such as power, are None on its parts.
+        index: The GPU's number on this machine. For a MIG instance its number within the GPU.
+        name: The product's name. For a MIG instance it includes the profile.
+        vendor: The manufacturer.
         driver_version: The driver's version.
-        state: `ok`, `degraded` (some figures failed that this device has) or `lost` (it does not answer any more; the
-            figures are None from here on).
+        state: `ok`, `degraded` (figures that this device has could not be read) or `lost` (the device no longer
+            answers; all further figures are None).
         utilization: Share of the last sampling period in which a kernel ran, from 0 to 1.
-        memory_controller_utilization: Share of that period in which memory was read or written, from 0 to 1. Not how
-            full the memory is.
-        memory_used_bytes: Memory that programs hold. With `memory_source` v1 the driver's own part is in it.
+        memory_controller_utilization: Share of that period in which memory was read or written, from 0 to 1. It does
+            not say how full the memory is.
+        memory_used_bytes: Memory that programs hold. With `memory_source` v1 it includes the driver's own part.
         memory_reserved_bytes: Memory that the driver holds for itself; None with `memory_source` v1.
         memory_total_bytes: All memory.
-        memory_source: `v1` or `v2`, the version of the query that gave the memory figures.
-        power_w: Draw in watts.
+        memory_source: `v1` or `v2`, the version of the query that returned the memory figures.
+        power_w: Power draw in watts.
         energy_j: Energy since the driver was loaded, in joules.
-        temperature_celsius: Of the chip.
+        temperature_celsius: Temperature of the chip.
         errors_corrected: Memory errors that ECC corrected since the driver was loaded.
         errors_uncorrected: Memory errors that ECC could not correct since the driver was loaded.
-        errors_xid: Critical errors (XID) that the driver has signalled since sampling began.
+        errors_xid: Critical errors (XID) that the driver signalled since sampling began.
         pcie_tx_bytes_per_s: PCIe throughput from the GPU.
         pcie_rx_bytes_per_s: PCIe throughput to the GPU.
-        clock_sm_mhz: Clock of the multiprocessors.
+        clock_sm_mhz: Clock of the streaming multiprocessors.
         clock_memory_mhz: Clock of the memory.
-        throttle_reasons: Why the clocks are held below their maximum, in words such as `sw_power_cap`; empty if they
-            are not held; None if the driver does not say.
-        unsupported: Which of the figures above the driver says that this device does not have.
+        throttle_reasons: Why the clocks are held below their maximum, in words such as `sw_power_cap`. Empty if they
+            are not; None if the driver does not say.
+        unsupported: The figures above that, according to the driver, this device does not have.
     """
 
     id: str
@@ -236,7 +237,7 @@ class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
 
 
 class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
-    """Statistics over all values of an activation tensor; `sparsity` is the fraction of zeros."""
+    """Statistics over all values of an activation tensor. `sparsity` is the fraction of zeros."""
 
     mean: Float
     std_dev: Float
@@ -252,14 +253,14 @@ class StateDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         id: Unique within the model: `l4.mamba.conv`.
         kind: `recurrent`, `paged_kv` or one of the snapshot kinds.
         section: `main`, or `draft` for the model's own drafting head.
-        format: A dtype's word (`f32`, `f16`, `bf16`, `fp8`), or `{key}` for one that is chosen when the model runs.
-        elements: Elements of one unit: of one sequence's slot, or of one token of a KV side.
+        format: A dtype (`f32`, `f16`, `bf16`, `fp8`), or `{key}` for one that is chosen when the model runs.
+        elements: Elements of one unit: one sequence's slot, or one token of a KV side.
         local: The name within its block: `conv`.
         block: The name of the block that declares it: `mamba`.
-        layer: The layer that the block stands in; absent outside of the layers.
-        verify: Which intermediates a speculative verify keeps of it: `h_steps` or `conv_steps`.
+        layer: The layer that contains the block. Absent for blocks outside the layers.
+        verify: The intermediates of this state that a speculative verify keeps: `h_steps` or `conv_steps`.
         lifetime: `model`, `sequence`, `verify` or `snapshot`.
-        of: Of a snapshot, the id of the state that it is taken of.
+        of: For a snapshot, the id of the state that it copies.
     """
 
     id: str
@@ -276,13 +277,13 @@ class StateDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a state program does to the states of one group: all that one block declares under one name.
+    """Bytes that a state program writes to one group of states: those that one block declares under one name.
 
     Attributes:
         group: Block and local name: `mamba.conv`.
         kind: The states' kind.
-        states: How many there are, one for each layer that has the block.
-        bytes: What is written of all of them.
+        states: How many states, one for each layer that has the block.
+        bytes: Bytes written, over all of them.
     """
 
     group: str
@@ -315,7 +316,7 @@ class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A sample of one layer's activation tensor with statistics; raw M31 values."""
+    """A sample of one layer's activation tensor, in raw M31 values, with statistics over the whole tensor."""
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -327,7 +328,7 @@ class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The attention scores of one head, row-major and at most 64x64; `seq_len` is the sequence's true length."""
+    """The attention scores of one head, row-major and at most 64x64. `seq_len` is the sequence's true length."""
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -344,7 +345,7 @@ class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A proof begins; `num_layers` counts every layer of the circuit, also those that will not be proved one by one."""
+    """A proof begins. `num_layers` counts every layer of the circuit, including those not proved one by one."""
 
     model_name: str | None
     backend: str
@@ -366,7 +367,7 @@ class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """One round of a layer's sumcheck; `round` counts from 0. Exactly one polynomial is given, or none."""
+    """One round of a layer's sumcheck. `round` counts from 0. At most one of the two polynomials is given."""
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -377,7 +378,7 @@ class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
     claim_value_approx: Float
 
     def __post_init__(self) -> None:
-        # Written out, not inherited: rounds are the bulk of every stream.
+        # Not inherited from _WithFloats, which loops over all fields: rounds are the bulk of every stream.
         claim = self.claim_value_approx
         if isinstance(claim, float) and not isfinite(claim):
             force_setattr(self, "claim_value_approx", None)
@@ -394,7 +395,7 @@ class LayerEnd(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofComplete(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A proof ended well. `duration_ms` is the producer's own figure; some producers always write 0."""
+    """A proof succeeded. `duration_ms` is the producer's own figure; some producers always write 0."""
 
     duration_ms: U64
     num_layer_proofs: U64
@@ -410,7 +411,7 @@ class WeightOpeningStart(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class WeightOpeningEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The opening of one weight commitment ended; `commitment_hex` is the commitment's first 8 bytes."""
+    """The opening of one weight commitment ended. `commitment_hex` is the commitment's first 8 bytes."""
 
     weight_node_id: U64
     duration_ms: U64
@@ -432,7 +433,7 @@ class AggregatedBindingEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """Devices and progress as the prover reports them. Its figures are reported, not measured: see docs/events.md."""
+    """Devices and progress as the prover reports them. The figures are not measured: see docs/events.md."""
 
     bulk: ClassVar[bool] = True
     devices: list[GpuSnapshot]
@@ -443,7 +444,7 @@ class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StarkProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The unified STARK over the layers that the walk does not prove begins."""
+    """The unified STARK begins. It covers the layers that the walk does not prove."""
 
     num_activation_layers: U64
     num_add_layers: U64
@@ -457,7 +458,7 @@ class StarkProofEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Log(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A line of text from the producer. A "lagged N events" line is how a WebSocket server says that it lost N."""
+    """A line of text from the producer. With "lagged N events", a WebSocket server reports that it lost N events."""
 
     bulk: ClassVar[bool] = True
     level: LogLevel
@@ -486,14 +487,14 @@ PRODUCER_EVENTS: tuple[type[ProofEvent], ...] = (
 
 
 class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A producer's flow begins.
+    """A producer's stream begins.
 
     Attributes:
-        source: Where it comes from, as shown to a person: a file's path, an address, a program's name.
-        time_source: How event times came to be: `envelope` (the producer or a recording gave them), `arrival` (stamped
-            on arrival) or `reconstructed` (laid out from reported durations).
-        traceparent: The W3C trace context in force when the session was opened, or None.
-        resource: Who runs the prover, as OpenTelemetry resource attributes.
+        source: Where it comes from, as shown to the user: a file's path, an address, a program's name.
+        time_source: Where event times come from: `envelope` (the producer or a recording), `arrival` (stamped on
+            arrival) or `reconstructed` (computed from reported durations).
+        traceparent: The W3C trace context that was current when the session was opened, or None.
+        resource: The process that runs the prover, as OpenTelemetry resource attributes.
     """
 
     source: str
@@ -503,11 +504,11 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A producer's flow ended.
+    """A producer's stream ended.
 
     Attributes:
-        outcome: `ended` (the flow came to its end), `lost` (it broke off) or `interrupted` (we were told to stop).
-        reason: What is known about the end, or None.
+        outcome: `ended` (it was complete), `lost` (it broke off) or `interrupted` (proofstream was told to stop).
+        reason: Why it ended, or None.
         refused: How many lines or events could not be read.
     """
 
@@ -517,7 +518,7 @@ class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofAborted(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The open proof ended without success: the producer's code raised, or said so."""
+    """The open proof ended without success: the producer's code raised an error or reported one."""
 
     reason: str
 
@@ -526,7 +527,7 @@ class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
     """Events are missing at this place of the stream.
 
     Attributes:
-        where: `intake`, or `lane:NAME` for the plugin's own queue.
+        where: `intake`, or `lane:NAME` for a plugin's own queue.
         counts: How many, by kind.
     """
 
@@ -535,17 +536,17 @@ class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The condition of one plugin and of its lane.
+    """The health of one plugin and its lane.
 
     Attributes:
         plugin: The plugin's name.
         status: `starting`, `ready`, `idle`, `stalled`, `broken` or `failed`.
-        reason: Why, where it is not ready; else None.
+        reason: Why the plugin is not ready, or None.
         depth: Events waiting in the lane.
         delivered: Events handed to the plugin so far.
-        dropped: Events the lane could not hold, by kind.
-        counters: What the plugin itself reports.
-        lag_s: For how long the first event that the plugin is not done with has been in the lane.
+        dropped: Events that the lane could not hold, by kind.
+        counters: The plugin's own counters.
+        lag_s: Seconds since the oldest event that the plugin has not finished entered the lane.
         derives: The kinds that the plugin derives from a producer's events, as its class declares them.
     """
 
@@ -571,13 +572,13 @@ class ReportLine(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A proof has a trace now.
+    """A trace was started for a proof.
 
     Attributes:
         proof: The proof's ordinal within its session, from 0.
         trace_id: 32 lower-case hex digits.
-        span_id: 16 lower-case hex digits, of the proof's span.
-        sampled: Whether the trace is exported.
+        span_id: The id of the proof's span, 16 lower-case hex digits.
+        sampled: True if the trace is exported.
     """
 
     proof: U64
@@ -587,10 +588,10 @@ class TraceStarted(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """What the GPUs of this machine do at one moment, taken from their driver. All figures are measured.
+    """Readings of this machine's GPUs at one moment, from their driver. All figures are measured.
 
     Attributes:
-        devices: One reading for each GPU and each MIG instance that is watched.
+        devices: One reading for each GPU and each MIG instance that is sampled.
     """
 
     bulk: ClassVar[bool] = True
@@ -598,16 +599,16 @@ class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StateProgramCost(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """What one run of a state program writes for one sequence. All figures are derived from the states' declarations.
+    """Bytes that one run of a state program writes for one sequence, derived from the states' declarations.
 
     Attributes:
-        proof: The ordinal within its session of the proof that it was published for, from 0.
+        proof: Ordinal within its session, from 0, of the proof that the event was published for.
         circuit: The name of the state circuit.
-        convention: Under which convention the states are counted.
+        convention: The convention by which states are counted.
         program: `verify_checkpoint`, `verify_rollback`, `commit_accepted`, `slot_zero`, ...
         op: `copy`, `zero` or `convert`.
         recurrent_layers: How many layers keep recurrent state.
-        bytes: What is written, of all states.
+        bytes: Bytes written, over all states.
         states: The same by group.
     """
 
@@ -625,9 +626,9 @@ class StateProgramRun(ProofEvent, frozen=True, kw_only=True, gc=False):
     """An inference engine ran a state program.
 
     Attributes:
-        program: Which one.
-        sequences: For how many sequences at once.
-        duration_ns: How long it took, where the engine knows.
+        program: The program's name.
+        sequences: How many sequences it ran for at once.
+        duration_ns: How long it took, in nanoseconds. Absent if the engine does not know.
     """
 
     program: str
@@ -636,18 +637,18 @@ class StateProgramRun(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StateBytesMoved(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """What runs of one state program wrote since the event before: counted runs, times derived bytes.
+    """Bytes that runs of one state program wrote since the last such event: counted runs times derived bytes.
 
     Attributes:
         circuit: The name of the state circuit.
-        convention: Under which convention the states are counted.
-        program: Which program.
+        convention: The convention by which states are counted.
+        program: The program's name.
         runs: How many runs.
-        sequences: Over all those runs.
-        bytes: What they wrote, of all states.
+        sequences: How many sequences, over all those runs.
+        bytes: Bytes written, over all states.
         states: The same by group.
-        timed_bytes: What those runs wrote of which the duration is known.
-        timed_ns: How long these took.
+        timed_bytes: Bytes written by the runs with a known duration.
+        timed_ns: Total duration of those runs, in nanoseconds.
     """
 
     circuit: str
@@ -678,13 +679,13 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
 
 
 class UnknownEvent(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """An event of a kind that nobody declared; its body is kept in the envelope's `raw`."""
+    """An event of an undeclared kind. Its body is kept in the envelope's `raw`."""
 
     kind: str
 
 
 def kind_of(event: ProofEvent) -> str:
-    """The event's kind: its key on the wire."""
+    """Return the event's kind: its key on the wire."""
     return event.kind if isinstance(event, UnknownEvent) else type(event).__name__
 
 

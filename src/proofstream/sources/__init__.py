@@ -1,3 +1,3 @@
-"""Where events come from: files, standard input, local sockets. The contracts they implement are in `contracts`."""
+"""The core's own sources: files, standard input and local sockets. They implement the protocols in `contracts`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes of a stream with the time at which they came: read from the moment that the source is opened, ready or not."""
+"""Reads a stream ahead on its own thread and stamps its bytes on arrival, before plugins are ready for them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from contextlib import suppress
 from typing import NamedTuple
 
 BUFFER_BYTES = 4 * 2**20
-"""How much is read ahead; beyond that the writer is held back by its pipe."""
+"""How much is read ahead. After that the pipe fills up and holds back its writer."""
 
+# The default capacity of a pipe on Linux, so one read can empty it.
 _READ_BYTES = 64 * 1024
+# How often a thread that waits for input checks whether it should stop.
 _LOOK_UP_S = 0.2
+# FIONREAD answers with a C int.
 _INT_BYTES = 4
 
 
 class Clock:
-    """Nanoseconds since the epoch that never go back: the wall clock is read once, the monotonic one since."""
+    """Nanoseconds since the epoch that never step back: reads the wall clock once, and the monotonic clock after."""
 
     def __init__(self) -> None:
         self._anchor = time.time_ns() - time.monotonic_ns()
 
     def now(self) -> int:
-        """The time."""
+        """Return the current time."""
         return self._anchor + time.monotonic_ns()
 
 
 class Block(NamedTuple):
-    """Bytes that came together.
+    """Bytes that were read at once.
 
     Attributes:
         data: The bytes.
-        time_unix_nano: When they were read.
-        was_waiting: Whether they were there before reading began, so that nobody knows when they came.
+        time_unix_nano: When they were read, in nanoseconds since the epoch.
+        was_waiting: True if they were in the pipe before reading began, so that their arrival times are unknown.
     """
 
     data: bytes
@@ -45,13 +48,13 @@ class Block(NamedTuple):
 
 
 class Arrivals:
-    """Reads a stream on a thread of its own, from now on until it ends.
+    """Reads a stream on its own thread, from construction until the stream ends.
 
     Args:
-        descriptor: What is read. It is not closed.
+        descriptor: The file descriptor to read. It is not closed.
 
     Attributes:
-        error: What ended the reading, unless the stream has ended.
+        error: The error that ended the reading, or None.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -63,13 +66,14 @@ class Arrivals:
         self._held_bytes = 0
         self._ended = False
         self._stop = False
+        # Measured before the thread starts: from here on, everything that arrives gets a real time stamp.
         self._waiting_bytes = min(_bytes_waiting(descriptor), BUFFER_BYTES)
         self._began = self._clock.now()
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
         self._thread.start()
 
     def next_block(self, timeout_s: float) -> Block | None:
-        """The next block, or None if there is none in time; `has_ended` then tells whether one may still come."""
+        """Return the next block, or None if none arrives in time. `has_ended` then says whether more may follow."""
         with self._changed:
             if not self._blocks and not self._ended:
                 self._changed.wait(timeout_s)
@@ -77,23 +81,24 @@ class Arrivals:
                 return None
             block = self._blocks.popleft()
             self._held_bytes -= len(block.data)
-            self._changed.notify_all()
+            self._changed.notify_all()  # the reading thread may be waiting for room
             return block
 
     @property
     def has_ended(self) -> bool:
-        """Whether all blocks were taken and no more will come."""
+        """True if all blocks were taken and no more will follow."""
         with self._changed:
             return self._ended and not self._blocks
 
     def stop(self) -> None:
-        """Read no more; the thread ends soon."""
+        """Stop reading. The thread ends soon after."""
         with self._changed:
             self._stop = True
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait until the thread has ended, as long as it may take to notice that it should."""
+        """Wait for the thread to end, but no longer than it may take to notice that it should."""
+        # Bounded, since a read may still block if another process takes the bytes after `select` reported them.
         self._thread.join(2 * _LOOK_UP_S)
 
     # On the thread
@@ -113,7 +118,7 @@ class Arrivals:
 
     def _read_what_was_waiting(self) -> None:
         content = bytearray()
-        # Somebody else may read the same stream; what they took is not waited for.
+        # Another process may read the same stream. Do not wait for bytes that it has taken.
         with suppress(BlockingIOError):
             while len(content) < self._waiting_bytes and self._is_ready(0):
                 data = os.read(self._descriptor, self._waiting_bytes - len(content))
@@ -124,13 +129,13 @@ class Arrivals:
             self._put(Block(bytes(content), self._began, was_waiting=True))
 
     def _read_on(self) -> bool:
-        """Read a block if one comes soon; whether the stream goes on."""
+        """Read one block if it arrives soon. Returns False at the end of the stream."""
         if not self._is_ready(_LOOK_UP_S):
             return True
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
-            return True
+            return True  # another process was faster
         if data:
             self._put(Block(data, self._clock.now()))
         return bool(data)
@@ -145,15 +150,16 @@ class Arrivals:
             self._changed.notify_all()
 
     def _wait_for_room(self) -> bool:
-        """Wait while too much is held; whether to read on."""
+        """Wait while the buffer is full. Returns False if reading should stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._stop or self._held_bytes < BUFFER_BYTES)
             return not self._stop
 
 
 def _bytes_waiting(descriptor: int) -> int:
-    """How many bytes can be read right now; 0 also where the system cannot tell."""
-    import fcntl  # not there on Windows, where this module is never used but must be importable
+    """Return how many bytes can be read right now, or 0 if the system cannot tell."""
+    # Imported here because Windows lacks them. This module is not used there, but it must be importable.
+    import fcntl
     import termios
 
     answer = bytes(_INT_BYTES)

@@ -1,4 +1,4 @@
-"""The sources that come with the core, by scheme. Each is imported when it is opened: most processes open none."""
+"""Lists the core's sources by scheme. Each is imported only when it is opened, since most processes open none."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from proofstream.wire import LineDecoder
 
 
 def builtin_sources(catalog: Catalog) -> list[SourceType]:
-    """The core's own kinds of source.
+    """Return the core's own source types.
 
     Args:
-        catalog: The event types to read with. It may still grow until a source is opened.
+        catalog: The event types to read with. It may grow until a source is opened.
     """
     decoder = LineDecoder(catalog)
 
@@ -59,7 +59,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         SourceType(
             scheme="unix",
             form="unix:PATH",
-            summary="JSON lines from whoever connects to a Unix socket that we listen on",
+            summary="JSON lines from connections to a Unix socket, which proofstream listens on",
             open=open_unix,
             live=True,
             waits=False,
@@ -67,7 +67,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         SourceType(
             scheme="tcp",
             form="tcp://HOST:PORT",
-            summary="JSON lines from whoever connects to a TCP port of this machine that we listen on",
+            summary="JSON lines from connections to a TCP port of this machine, which proofstream listens on",
             open=open_tcp,
             live=True,
             waits=False,
@@ -76,7 +76,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
 
 
 def open_standard_input(request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> Source:
-    """Standard input as what it is: a file that is there, or a stream, which is read from now on."""
+    """Open standard input: as a file if one is redirected into it, else as a stream, which is read from now on."""
     from proofstream.sources.files import RedirectedFile
     from proofstream.sources.streams import StdinSource
 
@@ -97,14 +97,14 @@ def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
     _refuse_once(request)
     path = _path_of(request.uri)
     if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
-        raise UsageError(f"--speed {request.speed}: it must be a number above 0")
+        raise UsageError(f"--speed {request.speed}: must be a number above 0")
     if not request.follow:
         need_zstandard(path)
         return FileSource(path, request, decoder)
     if is_compressed(path):
         raise UsageError(f"{path}: a compressed file cannot be followed")
     if request.speed is not None:
-        raise UsageError("--follow and --speed do not go together: a followed file has its own pace")
+        raise UsageError("--follow and --speed cannot be combined: a followed file has its own pace")
     return FollowedFile(path, request, decoder)
 
 
@@ -123,7 +123,7 @@ def _refuse_file_flags(request: SourceRequest) -> None:
 def _refuse_once(request: SourceRequest) -> None:
     if request.once:
         raise UsageError(
-            f"--once is for sockets, where it ends the run with the first connection; not for {request.uri}"
+            f"--once is for sockets, where it ends the run with the first connection; it is not for {request.uri}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a file, decompressed block by block. What a killed writer left behind is given as far as it goes."""
+"""Decompresses a file block by block. A file that breaks off, as a killed writer leaves it, is read up to the break."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import BinaryIO
 from proofstream.errors import SourceError
 
 READ_BYTES = 256 * 1024
-"""How much is read at once, and how much a gzip block grows to at most."""
+"""How much is read at once, and the most that one step of gzip decompression yields."""
 
+# zlib's `wbits`: the largest window (15), with a gzip header (16).
 _GZIP = 31
-# A Zstandard block of four bytes can stand for 128 KiB, so what is decompressed at once is kept small.
+# Four bytes of Zstandard can expand to 128 KiB. Small steps bound the memory that a hostile file can claim.
 _ZST_STEP_BYTES = 4096
 
 
 class CutShort(Exception):
-    """The bytes break off: all that could be read has been given. The message says how."""
+    """The compressed data breaks off. Everything before the break has been yielded; the message says how it ends."""
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the name says that the file is compressed."""
+    """Return whether the file's name marks it as compressed."""
     return path.suffix in {".gz", ".zst"}
 
 
 def need_zstandard(path: Path) -> None:
-    """Check that a `.zst` file can be read at all.
+    """Check that the package for a `.zst` file is installed. Other files pass.
 
     Raises:
-        SourceError: The file is Zstandard and the package is not installed.
+        SourceError: It is not installed.
     """
     if path.suffix == ".zst" and importlib.util.find_spec("zstandard") is None:
         raise SourceError(
@@ -40,16 +41,16 @@ def need_zstandard(path: Path) -> None:
 
 
 def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[bytes]:
-    """The file's content, in order, decompressed according to the ending of its name.
+    """Yield the file's content in order, decompressed according to the suffix of its name.
 
     Args:
         file: The open file, at its beginning.
-        path: Its name.
-        limit: How many bytes of the file, as stored, are read at most.
+        path: The file's name.
+        limit: The most bytes to read from the file, as stored.
 
     Raises:
-        CutShort: A compressed file has no end, or is damaged after its beginning.
-        SourceError: The file cannot be read, or is not of the kind that its name says.
+        CutShort: A compressed file ends early, or is damaged after a good beginning.
+        SourceError: The file cannot be read, or its format is not the one that its name says.
     """
     raw = _raw(file, path, limit)
     if path.suffix == ".gz":
@@ -93,7 +94,7 @@ def _gunzip(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
                 yield inflate.decompress(data, READ_BYTES)
                 begun = True
                 if inflate.eof:
-                    # Zeros after a member are padding.
+                    # Another member may follow, after padding with zeros.
                     data, inflate = inflate.unused_data.lstrip(b"\0"), None
                 else:
                     data = inflate.unconsumed_tail

@@ -1,4 +1,4 @@
-"""Files: plain, gzip or Zstandard; read to the end, or followed while they grow."""
+"""Reads a file, plain, gzip or Zstandard, from beginning to end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from proofstream.wire import Decoded, LineDecoder
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading. A named pipe without a writer does not block.
+    """Open a file for reading. Does not block on a named pipe without a writer.
 
     Raises:
-        SourceError: There is none, it may not be read, or it is nothing that can be read.
+        SourceError: The file does not exist, permission is denied, or it cannot be read, such as a folder.
     """
     try:
+        # Opening a pipe without O_NONBLOCK waits for a writer, and nothing could stop it then.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", hint=_hint(path, error.errno)) from error
@@ -40,14 +41,14 @@ def open_file(path: Path) -> BinaryIO:
 
 def _hint(path: Path, error_number: int | None) -> str | None:
     if error_number == errno.ENOENT and not is_compressed(path):
-        return "to wait for a file that is not there yet: --follow"
+        return "to wait for a file that does not exist yet: --follow"
     return f"to listen on a socket: unix:{path}" if error_number == errno.ENXIO else None
 
 
 class FileSource:
-    """Reads a file from its beginning to its end, once.
+    """Reads a file from beginning to end.
 
-    A named pipe or a device that is given as a path is read as standard input is.
+    A named pipe or a device that is given as a path is read like standard input.
     """
 
     def __init__(self, path: Path, request: SourceRequest, decoder: LineDecoder) -> None:
@@ -65,14 +66,14 @@ class FileSource:
         """Deliver the file.
 
         Raises:
-            SourceError: It cannot be read.
-            UsageError: It is to be paced, and is no file.
+            SourceError: The file cannot be read.
+            UsageError: `--speed` was given, and the path is a pipe or a device.
         """
         with self._open() as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._replay(feed, file)
             elif self._pacer is not None:
-                raise UsageError(f"--speed is for files; {self._path} is none and has its own pace")
+                raise UsageError(f"--speed is for files; {self._path} is not one, and has its own pace")
             else:
                 settings = StreamSettings(
                     name=str(self._path), decoder=self._decoder, max_line_bytes=self._max_line_bytes
@@ -83,7 +84,7 @@ class FileSource:
         return open_file(self._path)
 
     def _latest_ns(self, status: os.stat_result) -> int:
-        """When the latest event of a file of bare lines happened."""
+        """Return the time of the latest event in a file of bare lines, in nanoseconds since the epoch."""
         return status.st_mtime_ns
 
     def _stopped(self, feed: Feed) -> bool:
@@ -92,7 +93,7 @@ class FileSource:
     def _replay(self, feed: Feed, file: BinaryIO) -> None:
         status = os.fstat(file.fileno())
         begin = file.tell()
-        # Both passes read the same bytes, also if somebody still writes.
+        # Both passes must read the same bytes, even if the file is still growing.
         size = max(0, status.st_size - begin)
         found = scan(
             blocks(file, self._path, limit=size),
@@ -117,7 +118,7 @@ class FileSource:
             router.close("lost", str(error))
             raise
         if outcome == "lost" and not router.has_sessions:
-            # Nobody would hear of the end of a session in which nothing happened.
+            # A session without events would hide the failure, so raise an error instead.
             router.close(outcome, reason, even_if_empty=False)
             raise SourceError(f"{reason}: not one event of it can be read")
         router.close(outcome, reason)
@@ -125,7 +126,7 @@ class FileSource:
     def _read(
         self, feed: Feed, router: SessionRouter, content: Iterable[bytes], timed: Callable[[Decoded], Decoded] | None
     ) -> tuple[str, str | None]:
-        """The second pass; returns what became of the file."""
+        """Deliver the file's content, as the second pass. Returns the session's outcome and its reason."""
         cut: CutShort | None = None
         reader = LineReader(self._decoder, self._max_line_bytes)
         try:
@@ -162,10 +163,10 @@ class FileSource:
 
 
 class RedirectedFile(FileSource):
-    """A file that somebody put in as standard input: read from where it stands, with its latest event now.
+    """A file that was redirected into standard input. It is read from its current position.
 
-    The times of bare lines are laid out as those of any file. They end now, since standard input is a live source: what
-    is left open in it ends with the run.
+    The times of bare lines are reconstructed as for any file, but end now instead of at the modification time: standard
+    input is a live source, so proofs left open in it end with the run, and must not end long after they began.
     """
 
     def __init__(self, descriptor: int, request: SourceRequest, decoder: LineDecoder) -> None:

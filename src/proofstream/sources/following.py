@@ -1,4 +1,4 @@
-"""A file that grows: what is there, and then what is added, as it is added."""
+"""Follows a growing file: delivers its present content, then each addition as it is written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.wire import LineDecoder
 
+# Polling works on every file system, network mounts included; inotify would not.
 _POLL_S = 0.1
 
 
 class FollowedFile:
-    """Reads a file and waits for more until it is stopped; while there is none, it waits for one.
+    """Reads a file and waits for more until it is stopped. Waits for the file if it does not exist yet.
 
-    A file that became shorter is read again from its beginning. When another file took the name, the old one is read
-    to its end and then the new one from its beginning. All of it is one session.
+    A file that became shorter is read again from its beginning. If another file takes the name, the old file is read to
+    its end, then the new one from its beginning. All of it is one session.
     """
 
     def __init__(self, path: Path, request: SourceRequest, decoder: LineDecoder) -> None:
@@ -48,7 +49,7 @@ class FollowedFile:
         """Deliver until stopped.
 
         Raises:
-            SourceError: The file cannot be read, or there is no folder that it may appear in.
+            SourceError: The file cannot be read, or its folder does not exist.
         """
         file = self._open(feed)
         if file is None:
@@ -64,7 +65,7 @@ class FollowedFile:
     # Opening
 
     def _open(self, feed: Feed) -> BinaryIO | None:
-        """The file, with a first look at what it holds; None when stopped before there is one."""
+        """Open the file and scan its present content. Returns None if stopped before the file appears."""
         file = self._open_if_there()
         if file is not None:
             self._look_at_what_is_there(file, feed)
@@ -92,7 +93,8 @@ class FollowedFile:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
             raise SourceError(
-                f"cannot follow {self._path}: it is no regular file", hint="a pipe is read to its end without --follow"
+                f"cannot follow {self._path}: it is not a regular file",
+                hint="without --follow, a pipe is read to its end",
             )
         return file
 
@@ -102,7 +104,7 @@ class FollowedFile:
             blocks(file, self._path, limit=status.st_size),
             self._decoder,
             max_line_bytes=self._max_line_bytes,
-            # By another machine's clock a file may have been written later than now.
+            # On a network file system, another machine's clock may put the modification time in the future.
             mtime_ns=min(status.st_mtime_ns, self._clock.now()),
             last_line=False,
             stopped=lambda: self._is_stopped(feed),
@@ -116,22 +118,23 @@ class FollowedFile:
     def _follow(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> None:
         try:
             while not self._is_stopped(feed):
+                # Asked before reading: an empty read after it means that the old file is finished.
                 replaced = self._is_replaced(file)
                 if self._read_on(file, router, feed):
                     continue
                 if replaced:
-                    # Whoever writes may not know yet that the file was moved away.
+                    # The writer may not have noticed the rotation yet and may still add to the old file.
                     self._stop.wait(_POLL_S)
                     if self._read_on(file, router, feed):
                         continue
                     next_file = self._wait_for_file(feed)
                     if next_file is None:
                         return
-                    self._begin_anew(router)
+                    self._start_over(router)
                     file.close()
                     file = next_file
                 elif os.fstat(file.fileno()).st_size < file.tell():
-                    self._begin_anew(router)
+                    self._start_over(router)
                     file.seek(0)
                 else:
                     self._stop.wait(_POLL_S)
@@ -139,8 +142,9 @@ class FollowedFile:
             file.close()
 
     def _read_on(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> bool:
-        """Deliver one block; whether there was one."""
+        """Deliver one block. Returns False if there was none."""
         try:
+            # Never across the end of the earlier lines: they are timed differently from those that follow.
             block = file.read(min(READ_BYTES, self._prior_bytes_left or READ_BYTES)) or b""
         except OSError as error:
             raise SourceError(f"cannot read {self._path}: {error.strerror}") from error
@@ -167,7 +171,7 @@ class FollowedFile:
             self._prior.finish(router)
         self._prior, self._prior_bytes_left = None, 0
 
-    def _begin_anew(self, router: SessionRouter) -> None:
+    def _start_over(self, router: SessionRouter) -> None:
         self._end_prior(router)
         for item in self._reader.finish():
             router.route_item(item, at=self._clock.now())

@@ -1,4 +1,4 @@
-"""A stream of bytes to numbered lines, and those to events. A line that is too long is passed over, not held."""
+"""Splits a byte stream into numbered lines and decodes them. A line that is too long is skipped, not held in memory."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import NamedTuple, TypeAlias
 from proofstream.errors import WireError
 from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
 
+# How much of a line that is too long is kept: what the 80 characters of a refusal's excerpt may take in UTF-8.
 _HEAD_BYTES = 320
 _BOM = b"\xef\xbb\xbf"
 
 LineResult: TypeAlias = Decoded | Refusal
-"""What a line that is not blank comes to."""
+"""The result of decoding a line that is not blank."""
 
 
 class NumberedLine(NamedTuple):
-    """One line.
+    """One line and its number.
 
     Attributes:
-        number: From 1; blank lines count.
-        text: Without its line ending; of a line that is too long, only the beginning.
-        too_long: Whether it is longer than allowed.
+        number: The line's number, from 1. Blank lines count.
+        text: The line without its ending. Only the beginning if the line is too long.
+        too_long: True if the line is longer than allowed.
     """
 
     number: int
@@ -30,10 +31,10 @@ class NumberedLine(NamedTuple):
 
 
 class LineSplitter:
-    """Splits at newlines, whatever the pieces in which the bytes come.
+    """Splits bytes at newlines. The bytes may arrive in pieces of any size.
 
-    NumberedLine endings may be LF or CRLF, and a byte order mark before the first line is passed over. Of an unfinished line
-    never more than `max_line_bytes` and one piece are held.
+    Lines may end in LF or CRLF. A byte order mark before the first line is skipped. Of an unfinished line, at most
+    `max_line_bytes` plus one piece are held in memory.
 
     Args:
         max_line_bytes: The longest line, without its ending.
@@ -46,7 +47,7 @@ class LineSplitter:
         self._skipping = False
 
     def split_bytes(self, data: bytes) -> list[NumberedLine]:
-        """Take the next bytes; returns the lines that they complete."""
+        """Add the next bytes. Returns the lines that they complete."""
         *pieces, tail = data.split(b"\n")
         lines = [self._complete(piece) for piece in pieces]
         if tail:
@@ -54,14 +55,14 @@ class LineSplitter:
         return lines
 
     def finish(self) -> NumberedLine | None:
-        """Say that no more bytes come; returns the last line if it had no newline."""
+        """End the input. Returns the last line if it had no newline."""
         return self._complete(b"") if self._partial else None
 
     def _hold(self, piece: bytes) -> None:
         if self._skipping:
             return
         self._partial += piece
-        # One byte more than allowed may still be the carriage return of an allowed line.
+        # One extra byte may still be the carriage return of a line that has the allowed length.
         if len(self._partial) > self._max + 1 + (len(_BOM) if self._number == 0 else 0):
             self._skipping = True
             self._partial = self._partial[:_HEAD_BYTES]
@@ -82,7 +83,7 @@ class LineSplitter:
 
 
 def decode_line(line: NumberedLine, decoder: LineDecoder, max_line_bytes: int) -> LineResult | None:
-    """Read one line; a blank one comes to nothing."""
+    """Decode one line. Returns None for a blank line."""
     if line.too_long:
         return refusal(line.number, f"longer than {max_line_bytes} bytes", line.text)
     if not line.text or line.text.isspace():
@@ -97,7 +98,7 @@ class LineReader:
     """Reads events and refusals from bytes.
 
     Args:
-        decoder: Reads one line.
+        decoder: Decodes one line.
         max_line_bytes: The longest line that is read.
     """
 
@@ -107,14 +108,14 @@ class LineReader:
         self._splitter = LineSplitter(max_line_bytes)
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
-        """Take the next bytes; returns what the completed lines came to."""
+        """Add the next bytes. Returns the results of the lines that they complete."""
         return self._decode(self._splitter.split_bytes(data))
 
     def finish(self, *, cut_short: bool = False) -> list[LineResult]:
-        """Say that no more bytes come.
+        """End the input. Returns the result of the last line if it had no newline.
 
         Args:
-            cut_short: The bytes are known to break off: a last line that cannot be read is then no news.
+            cut_short: The input is known to break off, so a last line that cannot be read is not reported as refused.
         """
         last = self._splitter.finish()
         items = self._decode([last] if last is not None else [])

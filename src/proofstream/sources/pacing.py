@@ -1,19 +1,20 @@
-"""Replay at the pace of the events' own times."""
+"""Paces a replay by the events' own times, and lets another thread stop a source."""
 
 from __future__ import annotations
 
 import threading
 import time
 
+# Bounds each sleep, so that a source also notices within this time that the host is stopping.
 _LONGEST_WAIT_S = 0.2
 _NS_PER_S = 1_000_000_000
 
 
 class Pacer:
-    """Says how long an event still has to wait.
+    """Computes how long an event still has to wait.
 
     Args:
-        speed: How many times as fast as the events say.
+        speed: The factor by which the replay is faster than the original.
     """
 
     def __init__(self, speed: float) -> None:
@@ -21,7 +22,7 @@ class Pacer:
         self._anchor: tuple[int, float] | None = None
 
     def due_in_s(self, time_unix_nano: int) -> float:
-        """Seconds until the event is due; at most 0 if it is. The first event is due at once."""
+        """Return the seconds until the event is due, 0 or less if it is due. The first event is due at once."""
         now = time.monotonic()
         if self._anchor is None:
             self._anchor = time_unix_nano, now
@@ -30,19 +31,19 @@ class Pacer:
 
 
 class StopFlag:
-    """Set by another thread to end a source's loops."""
+    """A flag that another thread sets to end a source's loops."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Ask to stop."""
+        """Ask the source to stop."""
         self._event.set()
 
     def __bool__(self) -> bool:
-        """Whether it was asked."""
+        """Return whether the source was asked to stop."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep so long, or a fifth of a second if that is shorter, or until asked to stop."""
+        """Sleep for `seconds`, for a fifth of a second, or until asked to stop, whichever is shortest."""
         self._event.wait(min(seconds, _LONGEST_WAIT_S))

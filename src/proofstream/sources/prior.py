@@ -1,4 +1,7 @@
-"""What was there before reading began: nobody stamped it, so it is laid out as a file is, and that is said."""
+"""Handles lines that were written before reading began.
+
+Their arrival times are unknown, so they are reconstructed as for a file, and a log event says so.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from proofstream.wire import Decoded, Refusal, encode_event
 
 
 class Prior:
-    """Takes the lines that were there before, and counts those whose times are not known.
+    """Delivers the earlier lines with reconstructed times, and counts them.
 
     Args:
-        found: What the first pass over them found.
+        found: The result of the first pass over these lines.
     """
 
     def __init__(self, found: Scan) -> None:
@@ -23,7 +26,7 @@ class Prior:
         self._lines = 0
 
     def route_item(self, item: LineResult, router: SessionRouter) -> None:
-        """Hand one on, with the time that it is given."""
+        """Hand one line to the router, with its own or a reconstructed time."""
         if isinstance(item, Refusal):
             router.route_item(item, at=max(0, self._found.begins_unix_nano))
         elif item.time_unix_nano is not None:
@@ -33,11 +36,11 @@ class Prior:
             router.route_item(item, at=self._reconstruction.time_of(item))
 
     def finish(self, router: SessionRouter) -> None:
-        """Say in their session what the times of these lines are worth."""
+        """Add a log event to their session that says how many times are reconstructed."""
         if not self._lines:
             return
         lines = "1 line was" if self._lines == 1 else f"{self._lines} lines were"
-        text = f"{lines} there before reading began; their times are not known but laid out from reported durations"
+        text = f"{lines} written before reading began; their times are reconstructed from reported durations"
         event = Log(level=LogLevel.Info, message=text)
         router.route_item(Decoded(event=event, raw=encode_event(event), origin=HOST), at=self._found.ends_unix_nano)
         router.flush()

@@ -1,8 +1,10 @@
-"""Times for a file of bare lines, which have none: laid out from the durations that the producer reported.
+"""Reconstructs times for a file of bare lines from the durations that the producer reported.
 
-The only measured time in such a file is the `duration_ms` of what ended, and the only moment known is when the file
-was last written. So the events are laid out one after the other, as long as they say they took, and moved so that the
-latest of them falls on the file's modification time. The same file gives the same times.
+Bare lines carry no time. The only durations in such a file are the `duration_ms` of end events, and the only known
+moment is the file's modification time. So the events are placed one after the other, each as long as it reports, and
+shifted so that the latest one falls on the modification time. The same file always gives the same times.
+
+Two passes are needed: where the first event lies is known only after all durations were added up.
 """
 
 from __future__ import annotations
@@ -34,33 +36,40 @@ from proofstream.wire import Decoded, LineDecoder
 
 _NS_PER_MS = 1_000_000
 _ID_HEX_DIGITS = 32
-# Lines that begin so take no time, whatever else they say; together they are nearly all of a stream.
+# Lines of these kinds never advance the time. They are most of a stream, so the first pass skips decoding them.
 _TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":')
 
 
 class Layout:
-    """Places the events of one file on a line of time that begins at 0, in nanoseconds."""
+    """Places the events of one file on a time axis in nanoseconds that begins at 0.
+
+    Times come from a cursor. An end event moves it to the latest end so far, so intervals that overlap keep their
+    starts and their own lengths, and the next event follows the last of them to end.
+    """
 
     def __init__(self) -> None:
         self._cursor = 0
+        # Start times of open intervals by job and key. A stack, since a weight may be opened again too early.
         self._begun: dict[str | None, dict[Hashable, list[int]]] = {}
 
     @property
     def total_ns(self) -> int:
-        """The latest time so far."""
+        """The latest time so far, in nanoseconds."""
         return self._cursor
 
     def place(self, decoded: Decoded) -> int:
-        """The time of the next event, in nanoseconds from the beginning."""
+        """Place the next event. Returns its time in nanoseconds from the beginning."""
         rule = self._RULES.get(type(decoded.event))
         return self._cursor if rule is None else rule(self, decoded.job_id, decoded.event)
 
     def _forget(self, job: str | None, event: ProofEvent) -> int:
         del event
+        # Layers whose end never came must not lend their start to the layers of the next proof.
         self._begun.pop(job, None)
         return self._cursor
 
     def _layer_start(self, job: str | None, event: ProofEvent) -> int:
+        # Replaces an earlier start: a layer index is open only once, and some layers never report their end.
         self._begun.setdefault(job, {})[_key(event)] = [self._cursor]
         return self._cursor
 
@@ -69,6 +78,7 @@ class Layout:
         return self._cursor
 
     def _inside(self, job: str | None, event: ProofEvent) -> int:
+        # Producers emit rounds in a burst after the layer's work, so all of them get the start of the layer.
         starts = self._begun.get(job, {}).get(_key(event))
         return starts[-1] if starts else self._cursor
 
@@ -116,12 +126,12 @@ def _believed_ns(event: ProofEvent) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
-    """What the first pass over a file found.
+    """The result of the first pass over a file.
 
     Attributes:
-        session_id: Of the session that the bare lines make up: the same for the same content and modification time.
-        begins_unix_nano: When the first bare line happened, so that the latest one falls on `ends_unix_nano`.
-        ends_unix_nano: The file's modification time.
+        session_id: Id of the session of the bare lines. Depends only on the content and the modification time.
+        begins_unix_nano: Time of the first bare line. It puts the latest one at `ends_unix_nano`.
+        ends_unix_nano: The file's modification time, in nanoseconds since the epoch.
     """
 
     session_id: str
@@ -138,32 +148,33 @@ def scan(
     last_line: bool = True,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Scan | None:
-    """Read a file's content once, to know how long its events took.
+    """Read a file's content once, to add up how long its events took.
 
     Args:
-        content: All of its bytes, decompressed.
-        decoder: Reads one line.
+        content: All bytes of the file, decompressed.
+        decoder: Decodes one line.
         max_line_bytes: The longest line that is read.
         mtime_ns: When the file was last written, in nanoseconds since the epoch.
-        last_line: Whether a last line without an ending counts; more of it may come otherwise.
-        stopped: Asked now and then whether to give up; what is found is then of no use.
+        last_line: Count a last line without a newline. Set to False if the rest of that line may still be written.
+        stopped: Called between blocks. Returns True to give up.
 
     Returns:
-        What was found, or None if the first line that can be read has a time of its own. The rest is then not read.
+        The result. None if the first readable line has its own time, in which case the rest is not read, or if stopped.
     """
     first_pass = _FirstPass(decoder, max_line_bytes)
     try:
         for block in content:
-            first_pass.feed(block)
+            first_pass.add_block(block)
             if first_pass.has_times or stopped():
                 return None
     except CutShort:
-        pass
+        pass  # the second pass reports it
     if last_line:
         first_pass.finish()
     if first_pass.has_times:
         return None
     ends = max(0, mtime_ns)
+    # The modification time is part of the id: another run of the prover may write the same bytes.
     identity = b"%b %d" % (first_pass.digest.digest(), ends)
     return Scan(
         session_id=hashlib.sha256(identity).hexdigest()[:_ID_HEX_DIGITS],
@@ -181,19 +192,19 @@ class _FirstPass:
         self._splitter = LineSplitter(max_line_bytes)
         self._decided = False
 
-    def feed(self, block: bytes) -> None:
+    def add_block(self, block: bytes) -> None:
         self.digest.update(block)
         for line in self._splitter.split_bytes(block):
-            self._take(line)
+            self._add_line(line)
             if self.has_times:
                 return
 
     def finish(self) -> None:
         last = self._splitter.finish()
         if last is not None:
-            self._take(last)
+            self._add_line(last)
 
-    def _take(self, line: NumberedLine) -> None:
+    def _add_line(self, line: NumberedLine) -> None:
         if line.too_long or (self._decided and line.text.startswith(_TIMELESS)):
             return
         try:
@@ -209,20 +220,20 @@ class _FirstPass:
 
 
 class Reconstruction:
-    """Gives the bare lines of a scanned file their times, in the second pass."""
+    """Times the bare lines of a scanned file, in the second pass."""
 
     def __init__(self, found: Scan) -> None:
         self._found = found
         self._layout = Layout()
 
     def time_of(self, decoded: Decoded) -> int:
-        """The time of the next bare line."""
+        """Return the time of the next bare line, in nanoseconds since the epoch."""
         time = self._found.begins_unix_nano + self._layout.place(decoded)
-        # Nothing happened before the epoch, and nothing after the file was last written.
+        # Long durations may reach back before the epoch. If the file changed meanwhile, times may pass its end.
         return max(0, min(time, self._found.ends_unix_nano))
 
     def timed(self, decoded: Decoded) -> Decoded:
-        """The event with its time; one that has a time of its own keeps it."""
+        """Return the event with a reconstructed time, or unchanged if it has its own."""
         if decoded.time_unix_nano is not None:
             return decoded
         return decoded.at(self.time_of(decoded))

@@ -1,4 +1,4 @@
-"""Which session an event belongs to: the flow's own, or one that a recording names."""
+"""Routes events to sessions: the stream's own session, or those that a recording names."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from proofstream.sources.lines import LineResult
 from proofstream.wire import Decoded, Refusal
 
 CHUNK = 256
-"""How many events are delivered at once at most."""
+"""The most events that are delivered at once."""
 
+# Bounds on memory, for files that hold nothing readable and for recordings of many sessions.
 _MAX_HELD_REFUSALS = 256
 _MAX_ENDED_SESSIONS = 256
 
@@ -23,19 +24,19 @@ class _Recorded:
 
 
 class SessionRouter:
-    """Delivers what one flow brought, in order, to the sessions that it holds.
+    """Delivers the events of one stream, in order, to the sessions that they belong to.
 
-    Bare lines belong to the flow's own session. Envelopes belong to the session that they name, which is opened when it
-    first appears and closed with the flow. In a flow of envelopes a bare line belongs to the session before it, and
-    takes its time. Telemetry of the machine that belongs to no session goes with the session around it.
+    Bare lines belong to the stream's own session. Envelopes belong to the session that they name, which is opened when
+    it first appears and closed with the stream. A bare line among envelopes belongs to the session of the line before
+    it and gets that line's time. Machine telemetry without a session goes to the session around it.
 
     Args:
         feed: The host.
-        source: Where the flow comes from, as shown to a person.
-        time_source: How the bare lines' times come to be.
-        session_id: The own session's id; a fresh one by default.
-        opened_at: When the own session began; now by default.
-        hold_refusals: Whether refused lines wait for the first event, to be counted in its session.
+        source: Where the stream comes from, as shown to the user.
+        time_source: Where the bare lines' times come from, `arrival` or `reconstructed`.
+        session_id: The own session's id. By default a new one.
+        opened_at: When the own session began, in nanoseconds since the epoch. By default now.
+        hold_refusals: Hold refused lines until the first event, so that they count in its session.
     """
 
     def __init__(
@@ -64,44 +65,43 @@ class SessionRouter:
 
     @property
     def has_sessions(self) -> bool:
-        """Whether anything came that belongs to a session."""
+        """True once a line has arrived that belongs to a session."""
         return self._current is not None
 
     def route_item(self, item: LineResult, *, at: int | None = None) -> None:
-        """Take what the next line came to; it is delivered with the next `flush`, if not before.
+        """Route the result of the next line. It is delivered with the next `flush` at the latest.
 
         Args:
-            item: What it came to.
-            at: The time of a line that has none of its own, in nanoseconds since the epoch; when the host gets it by
-                default.
+            item: The event or refusal.
+            at: The time of a line that carries none, in nanoseconds since the epoch. By default when the host gets it.
         """
         if isinstance(item, Refusal):
             self._refuse(item, at)
         elif not isinstance(item.event, PluginHealth) and not self._is_of_no_session(item):
-            # The health of plugins in another run says nothing about this one.
+            # Recorded plugin health describes the recorded run, not this one.
             self._take_event(item, at)
 
     def _is_of_no_session(self, item: Decoded) -> bool:
-        """Whether it is the machine's telemetry from before any session."""
+        """Return whether the item is machine telemetry that precedes every session."""
         return self._is_of_the_machine(item) and self._current is None
 
     def _is_of_the_machine(self, item: Decoded) -> bool:
-        """Whether it is telemetry that was taken while there was no session or several: it has the id of none."""
+        """Return whether the item is telemetry without a session: taken while no session, or several, were open."""
         return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
 
     def flush(self) -> None:
-        """Deliver what was taken."""
+        """Deliver the events that were routed so far."""
         if self._chunk and self._current is not None:
             chunk, self._chunk = self._chunk, []
             self._current.deliver(chunk)
 
     def close(self, outcome: str, reason: str | None = None, *, even_if_empty: bool = True) -> None:
-        """Close all sessions. A recorded one that ended before has ended, whatever became of the flow.
+        """Close all sessions. A recorded session that already ended keeps its outcome.
 
         Args:
-            outcome: What became of the flow: `ended`, `lost` or `interrupted`.
-            reason: What is known about it.
-            even_if_empty: Open and close the own session also when nothing came.
+            outcome: How the stream ended: `ended`, `lost` or `interrupted`.
+            reason: Why, or None.
+            even_if_empty: Open and close the own session even if no line arrived.
         """
         self.flush()
         if self._current is None and (even_if_empty or self._held):
@@ -181,7 +181,7 @@ class SessionRouter:
         return found.session
 
     def _mark_ended(self, session_id: str) -> None:
-        # It is not closed yet: what plugins made of its last events stands after its end.
+        # Not closed yet: a recording has events that plugins derived from its last ones after the session's end.
         self._recorded[session_id].ended = True
         ended = [name for name, recorded in self._recorded.items() if recorded.ended]
         if len(ended) > _MAX_ENDED_SESSIONS:

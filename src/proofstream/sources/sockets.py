@@ -1,4 +1,4 @@
-"""Local sockets: whoever connects sends lines, and each connection is a session of its own."""
+"""Listens on local sockets. Each connection is a session of its own."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from proofstream.sources.routing import SessionRouter
 from proofstream.wire import LineDecoder
 
 MAX_CONNECTIONS = 64
-"""How many peers may be connected at once; a further one is turned away."""
+"""How many connections may be open at once. Further ones are refused."""
 
 _READ_BYTES = 64 * 1024
+# How often blocking calls return to check whether to stop.
 _LOOK_UP_S = 0.2
+# How long connections may take to finish after a stop.
 _STOP_WITHIN_S = 1.0
+# Larger than `MAX_CONNECTIONS`, so that a burst of connections reaches us and is refused with a message.
 _BACKLOG = 512
 _TCP = re.compile(r"tcp://(?P<host>\[[^]]+]|[^][:/@?#]+):(?P<port>[^:/?#]+)")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -36,7 +39,7 @@ _TCP_EXAMPLE = "for example tcp://127.0.0.1:7777"
 
 
 class _Listener:
-    """Delivers each connection on a thread of its own, until stopped or, with `once`, until the first one ends."""
+    """Delivers each connection on its own thread, until stopped or, with `once`, until the first connection ends."""
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
         self._request = request
@@ -54,7 +57,7 @@ class _Listener:
         listener.settimeout(_LOOK_UP_S)
         with listener:
             self._accept_all(feed, listener, address, name_peer)
-        # With `once` nobody else is let in: the listening socket is closed while the one connection goes on.
+        # With `once`, the listening socket is closed by now, and the one connection may still be open.
         while self._alive() and not self._stopped(feed):
             self._stop.wait(_LOOK_UP_S)
         deadline = time.monotonic() + _STOP_WITHIN_S
@@ -69,7 +72,7 @@ class _Listener:
             except TimeoutError:
                 continue
             except OSError as error:
-                # Such as too many open files: it may pass.
+                # Such as too many open files, which may pass. Report it once and keep trying.
                 if not complained:
                     feed.announce(f"cannot accept a connection on {address}: {error.strerror}")
                 complained = True
@@ -77,7 +80,7 @@ class _Listener:
                 continue
             if len(self._alive()) >= MAX_CONNECTIONS:
                 connection.close()
-                feed.announce(f"{address}: a connection was turned away, {MAX_CONNECTIONS} are open")
+                feed.announce(f"{address}: a connection was refused, because {MAX_CONNECTIONS} are open")
                 continue
             self._start(feed, connection, f"{address} ({name_peer(peer)})")
             if self._request.once:
@@ -107,7 +110,7 @@ class _Listener:
         if outcome != "interrupted":
             for item in reader.finish():
                 router.route_item(item)
-        # A peer that sent nothing, such as a check whether the port is open, is no session.
+        # A peer that sent nothing, such as a port scan, gets no session.
         router.close(outcome, reason, even_if_empty=self._request.once)
 
     def _receive(
@@ -129,10 +132,10 @@ class _Listener:
 
 
 class TcpSource(_Listener):
-    """Listens on a port of this machine, at `tcp://HOST:PORT`; port 0 takes a free one.
+    """Listens on a port of this machine, at `tcp://HOST:PORT`. Port 0 takes a free one.
 
     Raises:
-        UsageError: The address is not of that form, or not one of this machine's loopback addresses.
+        UsageError: The address does not have that form, or is not a loopback address.
     """
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
@@ -143,7 +146,7 @@ class TcpSource(_Listener):
         """Listen until stopped.
 
         Raises:
-            SourceError: The address is in use.
+            SourceError: The address is in use or cannot be bound.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -170,27 +173,28 @@ def _parse_tcp(uri: str) -> tuple[str, int]:
         raise UsageError(f"{uri}: expected tcp://HOST:PORT", hint=_TCP_EXAMPLE)
     port = parts["port"]
     if not _PORT.fullmatch(port) or int(port) > _LARGEST_PORT:
-        raise UsageError(f"{uri}: the port is no number from 0 to {_LARGEST_PORT}", hint=_TCP_EXAMPLE)
+        raise UsageError(f"{uri}: the port must be a number from 0 to {_LARGEST_PORT}", hint=_TCP_EXAMPLE)
     return _loopback(uri, parts["host"].strip("[]").lower()), int(port)
 
 
 def _loopback(uri: str, host: str) -> str:
+    # Not resolved: the answer might be an address that other machines can reach.
     if host == "localhost":
         return "127.0.0.1"
     with suppress(ValueError):
         if ipaddress.ip_address(host).is_loopback:
             return host
     raise UsageError(
-        f"{uri}: only loopback addresses can be listened on, since whoever connects is believed",
+        f"{uri}: connections are not authenticated, so only loopback addresses are allowed",
         hint="use 127.0.0.1, localhost or [::1], and a tunnel or an OpenTelemetry Collector between machines",
     )
 
 
 class UnixSource(_Listener):
-    """Listens on a Unix socket, at `unix:PATH`. What a dead process left there is replaced.
+    """Listens on a Unix socket, at `unix:PATH`. Replaces a socket that a dead process left there.
 
     Raises:
-        UsageError: There is no path.
+        UsageError: The path is missing.
     """
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
@@ -200,10 +204,10 @@ class UnixSource(_Listener):
         self._path = Path(request.rest.removeprefix("//"))
 
     def run(self, feed: Feed) -> None:
-        """Listen until stopped; the socket's file is removed at the end.
+        """Listen until stopped. Removes the socket's file at the end.
 
         Raises:
-            SourceError: Something else is at the path, somebody listens there, or it cannot be made.
+            SourceError: Another file is at the path, another process listens there, or the socket cannot be created.
         """
         _clear(self._path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -221,7 +225,7 @@ class UnixSource(_Listener):
 
 
 def _clear(path: Path) -> None:
-    """Make room for a socket: remove one that nobody listens on."""
+    """Remove a socket that no process listens on, to make room for ours."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -229,20 +233,22 @@ def _clear(path: Path) -> None:
     except OSError as error:
         raise _no_socket(path, error) from error
     if not stat.S_ISSOCK(mode):
-        raise SourceError(f"cannot listen on unix:{path}: something that is no socket is there", hint="remove it first")
+        raise SourceError(f"cannot listen on unix:{path}: it exists and is not a socket", hint="remove it first")
+    # Connecting is the only way to tell a dead socket: its file outlives its process.
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         result = probe.connect_ex(str(path))
     if result != errno.ECONNREFUSED:
+        # EAGAIN: alive, with a full backlog.
         if result in {0, errno.EAGAIN}:
-            raise SourceError(f"cannot listen on unix:{path}: somebody listens there", hint="use another path")
+            raise SourceError(f"cannot listen on unix:{path}: another process listens there", hint="use another path")
         raise SourceError(f"cannot listen on unix:{path}: {os.strerror(result)}")
     path.unlink(missing_ok=True)
 
 
 def _no_socket(path: Path, error: OSError) -> SourceError:
-    """Why there cannot be a socket at the path."""
-    # Python's own check of the path's length has no number.
+    """Return the error that explains why the socket cannot be created."""
+    # Python's own check of the path's length sets no errno.
     if error.errno in (None, errno.ENAMETOOLONG):
         length = len(os.fsencode(path))
         why = f"a socket's path may have about 100 bytes, and this one has {length}"
@@ -253,6 +259,7 @@ def _no_socket(path: Path, error: OSError) -> SourceError:
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:
+    # Only our own file: another process may have replaced it.
     with suppress(OSError):
         if os.path.samestat(path.lstat(), ours):
             path.unlink()

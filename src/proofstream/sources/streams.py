@@ -1,4 +1,4 @@
-"""Byte streams that end when their writer goes: standard input and named pipes."""
+"""Delivers byte streams that end when their writer closes them: standard input and named pipes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LOOK_UP_S = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamSettings:
-    """How a stream is read.
+    """How to read a stream.
 
     Attributes:
-        name: What it is called before a person.
-        decoder: Reads one line.
+        name: The stream's name, as shown to the user.
+        decoder: Decodes one line.
         max_line_bytes: The longest line that is read.
     """
 
@@ -34,16 +34,16 @@ class StreamSettings:
 
 
 def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, stopped: Callable[[], bool]) -> None:
-    """Deliver what comes, as it comes, until the writer goes.
+    """Deliver lines as they arrive, until the writer closes the stream.
 
     Args:
-        arrivals: What is read; it is stopped at the end.
-        settings: How.
+        arrivals: The stream. It is stopped at the end.
+        settings: How to read it.
         feed: The host.
-        stopped: Asked five times a second whether to stop.
+        stopped: Called five times a second. Returns True to stop.
 
     Raises:
-        SourceError: It cannot be read.
+        SourceError: The stream cannot be read.
     """
     router = SessionRouter(feed, source=settings.name, time_source="arrival")
     try:
@@ -62,7 +62,7 @@ def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, 
 def _deliver_all(
     arrivals: Arrivals, settings: StreamSettings, router: SessionRouter, stopped: Callable[[], bool]
 ) -> bool:
-    """Whether that was all, so that nobody has told it to stop before."""
+    """Deliver until the stream ends. Returns False if it was stopped first."""
     reader = LineReader(settings.decoder, settings.max_line_bytes)
     time_unix_nano: int | None = None
     while not stopped():
@@ -102,7 +102,7 @@ def _deliver(block: Block, reader: LineReader, prior: Prior | None, router: Sess
 
 
 class StdinSource:
-    """Reads standard input from the moment that this is made: plugins take longer to get ready than a layer may."""
+    """Reads standard input from construction on: plugins may take longer to get ready than a layer takes to prove."""
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> None:
         self._settings = StreamSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
@@ -117,6 +117,6 @@ class StdinSource:
         """Deliver until standard input ends.
 
         Raises:
-            SourceError: It cannot be read.
+            SourceError: Standard input cannot be read.
         """
         deliver_stream(self._arrivals, self._settings, feed, stopped=lambda: bool(self._stop) or feed.stopping)

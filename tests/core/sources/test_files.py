@@ -55,7 +55,7 @@ def test_a_path_is_read_with_or_without_scheme(uri: str, tmp_path: Path, start: 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
     with pytest.raises(SourceError, match=r"cannot read .*nothing.jsonl: No such file or directory") as caught:
         replay(tmp_path / "nothing.jsonl")
-    assert caught.value.hint == "to wait for a file that is not there yet: --follow"
+    assert caught.value.hint == "to wait for a file that does not exist yet: --follow"
     with pytest.raises(SourceError, match="No such file or directory") as caught:
         replay(tmp_path / "nothing.jsonl.gz")
     assert caught.value.hint is None

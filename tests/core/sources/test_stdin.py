@@ -118,7 +118,7 @@ def test_what_was_there_before_is_laid_out_and_that_is_said_once(pipe: Pipe, sta
     running.join()
     session = running.feed.only
     assert session.kinds == ["LayerStart", "LayerEnd", "LayerStart", "Log", "LayerEnd", "Log"]
-    said = "3 lines were there before reading began; their times are not known but laid out from reported durations"
+    said = "3 lines were written before reading began; their times are reconstructed from reported durations"
     assert host_logs(session) == [said]
     first, *times = session.times
     assert session.opened_at == first
