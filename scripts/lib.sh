@@ -1,8 +1,8 @@
-# What the scripts share; they source it from the folder of the checkout. POSIX sh.
+# Functions that the scripts share. They source it from the root of the checkout. POSIX sh.
 #
-# `need LEVEL` makes .venv hold at least that much: `demo` (the extras otel and demo), `all` (every extra) or `dev` (every
-# extra and the tools, in the versions of constraints.txt). What is installed only grows. A stamp in .venv says for which
-# level and for which files that was done, so that the next time it costs nothing.
+# `need LEVEL` makes sure that .venv holds at least that level: `demo` (the extras otel and demo), `all` (every extra) or
+# `dev` (every extra and the tools, in the versions of constraints.txt). It never uninstalls anything. A stamp in .venv
+# records the level and the checksum of the inputs, so that a second call has nothing to do.
 
 venv=.venv
 stamp=$venv/proofstream-installed
@@ -20,7 +20,7 @@ rank() {
     case $1 in demo) echo 1 ;; all) echo 2 ;; dev) echo 3 ;; *) echo 0 ;; esac
 }
 
-# The interpreter to make .venv with: $PYTHON, or else the first one on PATH that is new enough.
+# Sets PYTHON to the interpreter that makes .venv: $PYTHON if set, else the first one on PATH that is new enough.
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
         command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: there is no such command"
@@ -45,7 +45,7 @@ make_venv() {
     "$PYTHON" -m venv --clear "$venv" || fail "$PYTHON could not make $venv"
 }
 
-# Whether .venv can be used as it is: it runs, it was not moved, and it is of the Python that was asked for.
+# Succeeds if .venv is usable: it runs, it was not moved, and it has the requested version of Python.
 check_venv() {
     "$venv/bin/python" -c '' 2>/dev/null || return 1
     [ ! -f "$stamp" ] || [ "$(sed -n 2p "$stamp")" = "$PWD" ] || return 1
@@ -71,7 +71,7 @@ need() {
         all) say "installing proofstream with all its extras into $venv" && install -e '.[all]' ;;
         dev)
             say "installing proofstream with all its extras and the tools for testing into $venv"
-            install 'pip>=25.1' # the first one that knows dependency groups
+            install 'pip>=25.1' # the first version with dependency groups
             install -e '.[all]' --group dev -c constraints.txt
             ;;
     esac
