@@ -17,7 +17,7 @@ _NOT_DECLARABLE: tuple[object, ...] = (ProofEvent, UnknownEvent)
 
 
 class Catalog:
-    """Event types by kind. Adding is done while plugins are loaded; after that it is only read."""
+    """Event types by kind. Types are added while plugins are loaded; after that the catalog is only read."""
 
     def __init__(self) -> None:
         self._types: dict[str, type[ProofEvent]] = {}
@@ -29,8 +29,8 @@ class Catalog:
         """Add the event types of one owner; all of them or, if one is not acceptable, none.
 
         Raises:
-            PluginError: A type is not a frozen subclass of ProofEvent, its name is not written as kinds are, somebody
-                declared the kind, or a field is of a type that has no JSON form.
+            PluginError: A type is not a frozen subclass of ProofEvent, its name does not begin with a capital letter,
+                its kind is already declared, or a field's type has no JSON form.
         """
         accepted: dict[str, type[ProofEvent]] = {}
         decoders: dict[str, msgspec.json.Decoder[Any]] = {}
@@ -46,19 +46,19 @@ class Catalog:
         self._owners.update(dict.fromkeys(accepted, owner))
 
     def __iter__(self) -> Iterator[tuple[str, type[ProofEvent], str]]:
-        """Kind, type and owner of each event type, by kind."""
+        """Iterate over kind, type and owner of each event type, sorted by kind."""
         return iter([(kind, self._types[kind], self._owners[kind]) for kind in sorted(self._types)])
 
     def __contains__(self, kind: object) -> bool:
         return kind in self._types
 
     def decoder(self, kind: str) -> msgspec.json.Decoder[Any] | None:
-        """The decoder of an event's body, or None if nobody declared the kind."""
+        """Return the decoder of an event's body, or None if the kind is not declared."""
         return self._decoders.get(kind)
 
 
 def _checked(owner: str, event_type: object) -> type[ProofEvent]:
-    """The event type, if it is one that may be declared."""
+    """Return the event type if it may be declared."""
     if not (isinstance(event_type, type) and issubclass(event_type, ProofEvent)) or event_type in _NOT_DECLARABLE:
         raise PluginError(f"{owner} declares {event_type!r} as an event type, which is not a subclass of ProofEvent")
     kind = event_type.__name__
@@ -73,6 +73,6 @@ def _decoder(owner: str, event_type: type[ProofEvent]) -> msgspec.json.Decoder[A
     try:
         return msgspec.json.Decoder(event_type)
     except Exception as error:
-        # Resolving a stranger's annotations runs a stranger's code.
+        # Resolving a third party's annotations runs its code, which may raise anything.
         kind = event_type.__name__
         raise PluginError(f"{owner} declares event type {kind}, which cannot be read: {error}") from error

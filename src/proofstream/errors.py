@@ -1,6 +1,6 @@
 """The errors that proofstream raises on purpose.
 
-Each carries one line that a person can act on: what is wrong and where, and, where there is one, a hint on what to do.
+Each carries one line that the user can act on: what is wrong and where, and often a hint on what to do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class ProofstreamError(Exception):
     """Base of every error that proofstream raises on purpose.
 
     Attributes:
-        hint: What the reader can do about it, or None.
+        hint: What the user can do about it, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -28,7 +28,7 @@ def describe(error: BaseException) -> str:
     """Return an exception as one safe line: its type and its message, if it has one and can produce it."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception of somebody else's may fail to describe itself
+    except Exception:  # noqa: BLE001 - a third-party exception may fail to describe itself
         text = ""
     return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
 

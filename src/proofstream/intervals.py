@@ -13,7 +13,7 @@ from proofstream.events import CircuitCompiled, LayerStart, ProofEvent, ProofSta
 
 
 class IntervalKind(enum.Enum):
-    """What an interval is a stretch of; the value is its name in traces."""
+    """What an interval measures; the value is its name in traces."""
 
     PROOF = "proof"
     LAYER = "layer"
@@ -25,22 +25,22 @@ class IntervalKind(enum.Enum):
 class Interval:
     """One layer, weight opening, weight binding or STARK proof; `Proof` is the interval that holds the others.
 
-    The timeline is the only one to change it. Once it is closed it does not change again.
+    Only the timeline changes an interval, and never after it has closed.
 
     Attributes:
-        kind: What it is a stretch of.
+        kind: What it measures.
         session_id: The session it belongs to.
-        job_id: The producer's name of the job, or None.
+        job_id: The producer's name for the job, or None.
         ordinal: How many intervals the session had opened before this one; the same on every replay.
         key: The layer's index, or the weight's node id; None for the other kinds.
         proof: The proof it belongs to; None where it stands on its own.
         opened: The envelope of its start event; None if that was never seen.
         closed: The envelope of its end event; None while it is open and if that was never seen.
-        start_unix_nano: When it began.
-        end_unix_nano: When it ended, at least `start_unix_nano`; None while it is open.
+        start_unix_nano: When it began, in nanoseconds since the epoch.
+        end_unix_nano: When it ended, no earlier than `start_unix_nano`; None while it is open.
         rounds: Sumcheck rounds counted in it.
-        superseded_unix_nano: For an open layer: when the next layer began on the same device, or its own last round, if
-            that is later. It is its end, unless an end event still comes.
+        superseded_unix_nano: For an open layer: when the next layer began on the same device, or its own last round if
+            that came later. The layer ends there unless an end event still arrives.
         aborted_reason: Why it ended without success, or None.
     """
 
@@ -88,7 +88,7 @@ class Interval:
 
     @property
     def start_seen(self) -> bool:
-        """Whether its start event was seen; else the start is a guess, no earlier than its proof's."""
+        """Whether its start event was seen. If not, its start is a guess, no earlier than its proof's."""
         return self.opened is not None
 
     @property
@@ -103,7 +103,7 @@ class Interval:
 
     @property
     def duration_ns(self) -> int | None:
-        """How long it took, measured from envelope times; None while it is open."""
+        """Its duration in nanoseconds, measured from envelope times; None while it is open."""
         return None if self.end_unix_nano is None else self.end_unix_nano - self.start_unix_nano
 
     @property
@@ -118,13 +118,13 @@ class Interval:
 
     @property
     def layer_kind(self) -> str:
-        """For a layer: the name of its kind, `Unknown` if its start was not seen."""
+        """A layer's kind by name; `Unknown` if its start was not seen."""
         event = self.start_event
         return event.kind.value if isinstance(event, LayerStart) else "Unknown"
 
 
 class OpenParts:
-    """Weight openings, weight bindings and STARK proofs that are open; an end pairs with the last start of its key."""
+    """The open weight openings, weight bindings and STARK proofs. An end pairs with the latest start of its key."""
 
     __slots__ = ("_stacks",)
 
@@ -132,7 +132,7 @@ class OpenParts:
         self._stacks: dict[tuple[IntervalKind, int | None], list[Interval]] = {}
 
     def __iter__(self) -> Iterator[Interval]:
-        """All of them, the newest first."""
+        """Iterate over all of them, newest first."""
         parts = [part for stack in self._stacks.values() for part in stack]
         return iter(sorted(parts, key=lambda part: part.ordinal, reverse=True))
 
@@ -140,16 +140,16 @@ class OpenParts:
         return bool(self._stacks)
 
     def add(self, part: Interval) -> None:
-        """Take in one that began."""
+        """Add one that began."""
         self._stacks.setdefault((part.kind, part.key), []).append(part)
 
     def last(self, kind: IntervalKind, key: int | None) -> Interval | None:
-        """The one of that kind and key that began last, or None."""
+        """Return the latest of that kind and key, or None."""
         stack = self._stacks.get((kind, key))
         return stack[-1] if stack else None
 
     def remove_last(self, kind: IntervalKind, key: int | None) -> None:
-        """Let go of the one that `last` names."""
+        """Remove the one that `last` returns."""
         stack = self._stacks[kind, key]
         stack.pop()
         if not stack:
@@ -157,17 +157,17 @@ class OpenParts:
 
 
 class Proof(Interval):
-    """A proof, from ProofStart to ProofComplete or whatever was seen of it.
+    """A proof, from ProofStart to ProofComplete, or as much of it as was seen.
 
     Attributes:
         proof_ordinal: How many proofs the session had before this one.
         layers_opened: Layers that began.
-        layers_closed: Layers that ended, but for those that the proof's own abort ended.
-        layers_superseded: Open layers whose device has gone on to another layer; most of them never get an end event.
-        rounds: Sumcheck rounds of all its layers, and those of no open layer.
-        rounds_unplaced: Those of its rounds that came while no layer of their index was open.
-        lost_events: Events known to be missing while it was open.
-        last_layer: The layer that began last, or None. Of an aborted proof it is where it died.
+        layers_closed: Layers that ended, except those ended by the proof's own abort.
+        layers_superseded: Open layers whose device has moved on to another layer; most never get an end event.
+        rounds: Sumcheck rounds, including those that belong to no open layer.
+        rounds_unplaced: Rounds that arrived while no layer of their index was open.
+        lost_events: Events known to have been lost while it was open.
+        last_layer: The layer that began last, or None. An aborted proof died there.
         circuit: The circuit, if the producer sent it.
     """
 
@@ -221,7 +221,7 @@ class Proof(Interval):
 
     @property
     def num_layers(self) -> int | None:
-        """How many layers the producer announced; None if it did not."""
+        """The number of layers that the producer announced; None if it announced none."""
         event = self.start_event
         if isinstance(event, ProofStart):
             return event.num_layers
@@ -229,7 +229,7 @@ class Proof(Interval):
 
     @property
     def model_name(self) -> str | None:
-        """The model that is proved; None if the producer did not name it."""
+        """The name of the proved model; None if the producer did not give it."""
         event = self.start_event
         return event.model_name if isinstance(event, ProofStart) else None
 
@@ -241,41 +241,41 @@ class Proof(Interval):
 
     @property
     def layers_left_behind(self) -> int:
-        """How many layers the walk has left behind: those that ended and those whose device went on to another."""
+        """The number of layers that the walk has left: those that ended, and those whose device has moved on."""
         return self.layers_closed + self.layers_superseded
 
     @property
     def progress(self) -> float | None:
-        """Layers that the walk has left behind over layers announced, from 0 to 1; None if none were announced."""
+        """`layers_left_behind` over `num_layers`, from 0 to 1; None if the producer announced no layers."""
         total = self.num_layers
         return None if not total else min(1.0, self.layers_left_behind / total)
 
     @property
     def active_layers(self) -> list[Interval]:
-        """The layers being worked on: begun, not ended, and no other one begun since on the same device."""
+        """The layers in progress: begun, not ended, and no other layer begun since on the same device."""
         return [layer for layer in self.walking.values() if layer.is_open]
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """An interval began; `envelope` is what showed it."""
+    """An interval began; `envelope` showed it."""
 
     interval: Interval
     envelope: Envelope
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """An interval ended; `envelope` is what showed it, not always its own end event."""
+    """An interval ended; `envelope` showed it, and is not always the interval's own end event."""
 
     interval: Interval
     envelope: Envelope
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """Something happened inside `interval`, or, where that is None, in the session outside of any proof."""
+    """Something happened inside `interval`, or outside any proof of the session if that is None."""
 
     interval: Interval | None
     envelope: Envelope
 
 
 Change: TypeAlias = Opened | Closed | Noted
-"""What one envelope meant for the intervals. Children close before their proof."""
+"""The effect of one envelope on the intervals. Children close before their proof."""

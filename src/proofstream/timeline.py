@@ -1,9 +1,8 @@
 """The timeline: a pure state machine that turns envelopes into intervals.
 
-The rules are those of the producers that exist, not of an ideal one: layers without an end, ends without a start, a
-proof that dies and another that follows in the same flow, activations that come before the proof they belong to.
-Whatever comes, every interval closes exactly once, ends no earlier than it began, and lies inside its proof. Nothing
-here raises.
+The rules follow the producers that exist, not an ideal one: layers without an end, ends without a start, a proof that
+dies and another that follows in the same stream, activations that arrive before their proof. Whatever arrives, every
+interval closes exactly once, ends no earlier than it began, and lies inside its proof. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ from proofstream.events import (
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, OpenParts, Proof
 
 MAX_PENDING = 8192
-"""How many activations wait for their proof at most; later ones are noted outside of any proof."""
+"""The most activations that wait for their proof; later ones are noted outside any proof."""
 
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
-"""A reported duration above 400 days says nothing about when something began."""
+"""A reported duration above 400 days is not used to work out when something began."""
 
 _LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
 class ObservedSession:
-    """What its events say of one session.
+    """A session as its events show it.
 
     Attributes:
-        session_id: Its id.
+        session_id: The session's id.
         opened: The envelope of SessionOpened, or None if it was not seen.
         lost_events: Events known to be missing, from the producer's own "lagged" lines and from EventsLost.
-        proofs: How many proofs began.
-        aborted: How many of them ended without success.
-        times_ended: How many times it has ended; one that ended may begin again.
-        timelines: The timelines of its jobs; of named jobs only those with something open.
+        proofs: The number of proofs that began.
+        aborted: The number of proofs that ended without success.
+        times_ended: How many times the session has ended; it may begin again.
+        timelines: The timelines of its jobs; of named jobs, only those with something open.
     """
 
     __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines", "times_ended")
@@ -72,30 +71,30 @@ class ObservedSession:
 
     @property
     def time_source(self) -> str:
-        """How its event times came to be; `envelope` if nothing was said."""
+        """The origin of its event times, as its SessionOpened says; `envelope` if there was no SessionOpened."""
         event = self.opened.event if self.opened is not None else None
         return event.time_source if isinstance(event, SessionOpened) else "envelope"
 
     def timeline(self, job_id: str | None) -> Timeline:
-        """The timeline of one of its jobs."""
+        """Return the timeline of one of its jobs."""
         found = self.timelines.get(job_id)
         if found is None:
             found = self.timelines[job_id] = Timeline(self, job_id)
         return found
 
     def next_ordinal(self) -> int:
-        """The next interval's ordinal."""
+        """Count one more interval and return its ordinal."""
         ordinal = self._intervals
         self._intervals += 1
         return ordinal
 
     @property
     def open_proofs(self) -> list[Proof]:
-        """Its proofs that are open."""
+        """Its open proofs."""
         return [t.proof for t in self.timelines.values() if t.proof is not None]
 
     def feed(self, envelope: Envelope) -> list[Change]:
-        """Take the next envelope of one of its jobs."""
+        """Return the effect of the next envelope of one of its jobs."""
         timeline = self.timeline(envelope.job_id)
         changes = timeline.feed(envelope)
         if timeline.proof is None and envelope.job_id is not None and timeline.is_empty:
@@ -103,13 +102,13 @@ class ObservedSession:
         return changes
 
     def lose(self, count: int, proofs: list[Proof]) -> None:
-        """Count events that are missing, and that any of those proofs may be missing."""
+        """Count lost events, for the session and for each proof that may have lost them."""
         self.lost_events += count
         for proof in proofs:
             proof.lost_events += count
 
     def close(self, envelope: Envelope, reason: str) -> list[Change]:
-        """End everything that is open."""
+        """End every open interval."""
         changes = [change for t in self.timelines.values() for change in t.close(envelope, reason)]
         self.timelines.clear()
         changes.append(Noted(None, envelope))
@@ -129,16 +128,16 @@ class Timeline:
 
     @classmethod
     def knows(cls, event_type: type[ProofEvent]) -> bool:
-        """Whether events of that type mean something for intervals."""
+        """Return whether events of that type say something about intervals."""
         return event_type in cls._rules
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds nothing: no open interval, no event that waits for its proof."""
+        """Whether it holds neither an open interval nor an event that waits for its proof."""
         return self.proof is None and not self._pending and not self._alone
 
     def feed(self, envelope: Envelope) -> list[Change]:
-        """Take the next envelope of this job."""
+        """Return the effect of the next envelope of this job."""
         changes: list[Change] = []
         rule = self._rules.get(type(envelope.event))
         if rule is None:
@@ -148,7 +147,7 @@ class Timeline:
         return changes
 
     def close(self, envelope: Envelope, reason: str) -> list[Change]:
-        """End everything that is open, as the session has ended."""
+        """End every open interval, because the session has ended."""
         changes: list[Change] = []
         self.abort(envelope, reason, changes)
         self._release_pending(None, changes)
@@ -176,13 +175,13 @@ class Timeline:
         )
         session.proofs += 1
         if self._circuit is not None and proof.num_layers in (None, self._circuit.total_layers):
-            proof.circuit = self._circuit  # compiled once, proved many times
+            proof.circuit = self._circuit  # a circuit is compiled once and proved many times
         self.proof = proof
         changes.append(Opened(proof, envelope))
         return proof
 
     def _current_proof(self, envelope: Envelope, changes: list[Change], *, reported_ms: int = 0) -> Proof:
-        """The open proof; one whose start was not seen, if there is none."""
+        """Return the open proof; if none is open, open one whose start was not seen."""
         proof = self.proof
         if proof is None:
             proof = self._open_proof(envelope, changes, _before(envelope, reported_ms), seen=False)
@@ -207,12 +206,12 @@ class Timeline:
             self._session.timeline(proof.job_id).abort(envelope, event.reason, changes)
 
     def _only_proof(self) -> Proof | None:
-        """For what names no job: the session's open proof, if there is just one."""
+        """Return the session's only open proof, for an event that names no job."""
         proofs = self._session.open_proofs if self._job_id is None else []
         return proofs[0] if len(proofs) == 1 else None
 
     def abort(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
-        """End the open proof, if there is one, and what is open in it, without success."""
+        """End the open proof and everything open inside it, without success."""
         proof = self.proof
         if proof is None:
             return
@@ -278,7 +277,7 @@ class Timeline:
                 layer.superseded_unix_nano = max(layer.superseded_unix_nano, envelope.time_unix_nano)
             changes.append(Noted(layer, envelope))
 
-    # Weight openings, weight bindings and STARK proofs pair last-in-first-out by key
+    # Weight openings, weight bindings and STARK proofs: ends pair with starts last-in-first-out, by key
 
     def _part_start(self, envelope: Envelope, changes: list[Change]) -> None:
         kind, key, _ = _part_of(envelope.event)
@@ -296,7 +295,7 @@ class Timeline:
         part.closed = envelope
         self._close_interval(part, envelope, changes, end_unix_nano=envelope.time_unix_nano)
 
-    # What belongs to the proof that follows, unless a layer says that the open one goes on
+    # Events held for the next proof, unless a layer event shows that the current proof continues
 
     def _hold(self, envelope: Envelope, changes: list[Change]) -> None:
         if len(self._pending) < MAX_PENDING:
@@ -320,7 +319,7 @@ class Timeline:
         assert isinstance(event, Log)
         lagged = _LAGGED.fullmatch(event.message)
         if lagged is not None:
-            # The socket lost them before it knew whose they were.
+            # The socket lost them before it knew which proof they belonged to, so every open one may lack some.
             self._session.lose(int(lagged[1]), self._session.open_proofs)
         active = self.proof.active_layers if self.proof is not None else []
         changes.append(Noted(active[0] if len(active) == 1 else self.proof, envelope))
@@ -406,13 +405,13 @@ class Timeline:
 
 
 def _before(envelope: Envelope, reported_ms: int) -> int:
-    """When something began that ended now and took `reported_ms`, as far as that can be believed."""
+    """Return when an interval began that ends with this envelope and took `reported_ms`, if that is believable."""
     believed = reported_ms if reported_ms <= LONGEST_BELIEVABLE_MS else 0
     return max(0, envelope.time_unix_nano - believed * 1_000_000)
 
 
 def _part_of(event: ProofEvent) -> tuple[IntervalKind, int | None, int]:
-    """Which interval a start or end event is about: its kind, its key, and the reported duration of an end."""
+    """Return which interval a start or end event belongs to: its kind, its key, and an end's reported duration."""
     match event:
         case WeightOpeningStart(weight_node_id=node):
             return IntervalKind.WEIGHT_OPENING, node, 0

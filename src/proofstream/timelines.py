@@ -1,4 +1,4 @@
-"""The timelines of all sessions at once."""
+"""The timelines of all sessions together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofstream.intervals import Change, Noted, Proof
 from proofstream.timeline import ObservedSession, Timeline
 
 MAX_ENDED = 1024
-"""How many ended sessions are remembered at most, so that what still comes for them finds them."""
+"""The most ended sessions that are remembered, so that late events still find them."""
 
 _REMARKS = frozenset({Log, EventsLost, ProofAborted})
 """Kinds that say something about a session without showing that it continues."""
@@ -51,16 +51,16 @@ class Timelines:
 
     @property
     def sessions(self) -> list[ObservedSession]:
-        """The sessions that are open."""
+        """The open sessions."""
         return list(self._sessions.values())
 
     @property
     def open_proofs(self) -> list[Proof]:
-        """The proofs that are open, of all sessions."""
+        """The open proofs of all sessions."""
         return [proof for session in self._sessions.values() for proof in session.open_proofs]
 
     def feed(self, envelope: Envelope) -> list[Change]:
-        """Return what the next envelope means for the intervals."""
+        """Return the effect of the next envelope on the intervals."""
         session = self._sessions.get(envelope.session_id) or self._begin(envelope)
         event = envelope.event
         if session is None:

@@ -1,8 +1,8 @@
 """The wire: JSON lines to events and back.
 
 Three shapes are read: the producer's bare lines, ``{"Kind":{...}}``; a server's job frames,
-``{"job_id":...,"event":{...}}``; and our own envelopes, ``{"v":1,"seq":...,"event":{...}}``. What a line holds beyond
-what we know (unknown kinds, fields and words) survives, because the event's own bytes are kept.
+``{"job_id":...,"event":{...}}``; and our own envelopes, ``{"v":1,"seq":...,"event":{...}}``. Unknown kinds, fields and
+words survive, because the event's own bytes are kept.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One line, read; what the line did not say is None.
+    """One line, decoded. Fields that the line did not have are None.
 
     Attributes:
         event: The event.
         raw: The event's own JSON, `{"Kind":{...}}`, as it stood on the line; newlines between its values became spaces,
-            and halves of surrogate pairs, which are no text, the replacement character.
+            and halves of surrogate pairs, which are not text, became the replacement character.
         job_id: From a job frame or an envelope.
         time_unix_nano: From an envelope.
         session_id: From an envelope.
@@ -61,17 +61,17 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     traceparent: str | None = None
 
     def at(self, time_unix_nano: int) -> Decoded:
-        """The same, at that time."""
+        """Return the same with another time."""
         return msgspec.structs.replace(self, time_unix_nano=time_unix_nano)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """One line that could not be read.
+    """A line that could not be read.
 
     Attributes:
         line: Its number, from 1.
-        reason: What is wrong with it.
-        excerpt: How it begins, made safe to show.
+        reason: The problem.
+        excerpt: Its beginning, made safe to show.
     """
 
     line: int
@@ -100,13 +100,13 @@ _unwrap = msgspec.json.Decoder(_Wrapper).decode
 
 
 class LineDecoder:
-    """Reads lines with the event types of one catalog."""
+    """Decodes lines by the event types of one catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def decode(self, line: bytes) -> Decoded:
-        """Read one line, without its newline.
+        """Decode one line, given without its newline.
 
         Raises:
             WireError: The line cannot be read; the message is the reason.
@@ -169,9 +169,10 @@ class LineDecoder:
             event: ProofEvent = decoder.decode(body)
         except (msgspec.MsgspecError, RecursionError):
             raise
-        except Exception as error:  # noqa: BLE001 - a stranger's event type may raise anything when it is made
+        except Exception as error:  # noqa: BLE001 - a third party's event type may raise anything when an instance is made
             raise WireError(f"{kind} cannot be made: {_reason(error)}") from None
-        # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here; a value above it has at least 20 digits.
+        # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here. A value above it has at least 20 digits,
+        # and looking for 20 digits in a row is much cheaper than visiting every value.
         if _TWENTY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
             _check_u64(event, "$")
         return event
@@ -185,7 +186,7 @@ def _check_u64(value: Any, path: str) -> None:
 
 
 def _inside(value: Any) -> list[tuple[str, Any]]:
-    """What a value is made of, with the way to it as msgspec writes it."""
+    """Return the values inside a value, each with its path as msgspec writes it."""
     if isinstance(value, msgspec.Struct):
         return [(f".{name}", getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, dict):
@@ -196,12 +197,12 @@ def _inside(value: Any) -> list[tuple[str, Any]]:
 
 
 def _one_line(raw: bytes) -> bytes:
-    """Valid JSON without newlines: they can only stand between values."""
+    """Return valid JSON without its newlines, which can only stand between values."""
     return raw.translate(_NEWLINES_TO_SPACES) if b"\n" in raw or b"\r" in raw else raw
 
 
 def _mend_escapes(line: bytes) -> bytes:
-    r"""Replace `\ud800` and its like where the pair's other half is missing: no text, though JSON can spell it."""
+    r"""Replace escapes such as `\ud800` whose other half is missing: JSON can spell them, but they are not text."""
     return _ESCAPE.sub(_mend_escape, line) if _SURROGATE.search(line) else line
 
 
@@ -211,13 +212,13 @@ def _mend_escape(match: re.Match[bytes]) -> bytes:
 
 
 def refusal(line_number: int, reason: str, line: bytes) -> Refusal:
-    """Describe a line that could not be read: its number from 1, the reason, and how it begins."""
+    """Describe a line that could not be read: its number from 1, the reason, and its beginning."""
     head = line[: 4 * _EXCERPT_CHARS].decode("utf-8", "replace")
     return Refusal(line=line_number, reason=reason, excerpt=safe_text(head, _EXCERPT_CHARS))
 
 
 def _plain(value: Any) -> Any:
-    """What a numpy scalar holds, numpy itself is not needed for that; what a subclass of str, int or float holds."""
+    """Return the plain value of a numpy scalar (without importing numpy) or of a subclass of str, int or float."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:
         return item()
@@ -231,7 +232,7 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def _without_surrogates(value: Any) -> Any:
-    """The same value with text that UTF-8 can hold; such halves of characters come from undecodable file names."""
+    """Return the value with text that UTF-8 can encode. Lone surrogates come from undecodable file names."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list | tuple):
@@ -252,42 +253,42 @@ def _body(event: ProofEvent) -> bytes:
 def _reason(error: Exception) -> str:
     try:
         return safe_text(str(error), _REASON_CHARS)
-    except Exception:  # noqa: BLE001 - an exception of the prover's own may fail to describe itself
+    except Exception:  # noqa: BLE001 - an exception of the prover may fail to describe itself
         return type(error).__name__
 
 
 def encode_event(event: ProofEvent) -> bytes:
-    """The event's JSON, `{"Kind":{...}}`; numpy scalars become numbers, halves of surrogate pairs a question mark.
+    """Return the event's JSON, `{"Kind":{...}}`. Numpy scalars become numbers, lone surrogates a question mark.
 
     Raises:
         WireError: A value has no JSON form.
     """
     if isinstance(event, UnknownEvent):
-        raise WireError(f"{event.kind} is of a kind that nobody declared; its JSON is the envelope's raw")
+        raise WireError(f"{event.kind} is an undeclared kind; its JSON is the envelope's raw")
     try:
         return b'{"%b":%b}' % (kind_of(event).encode(), _body(event))
-    except Exception as error:  # noqa: BLE001 - a value made elsewhere may raise anything when it is asked what it holds
+    except Exception as error:  # noqa: BLE001 - a third-party value may raise anything while it is encoded
         raise WireError(_reason(error)) from None
 
 
 @functools.cache
 def _text_fields(event_type: type[ProofEvent]) -> tuple[str, ...]:
-    """The fields that hold text: msgspec writes bytes, dates and ids as text, which is not what they say."""
+    """Return the text fields, because msgspec would also encode bytes, dates and ids as text."""
     return tuple(f.name for f in msgspec.structs.fields(event_type) if f.type in (str, str | None))
 
 
 def check_event(event: object, decoder: LineDecoder) -> Decoded:
-    """Check an event that was made in Python, by encoding it and reading it back as a line would be.
+    """Check an event made in Python by encoding it and decoding the result, as if it had come on a line.
 
     Raises:
-        WireError: It is no event, of a kind that nobody declared, or a value is of the wrong type or out of range.
+        WireError: It is not an event, its kind is not declared, or a value has the wrong type or is out of range.
     """
     if not issubclass(type(event), ProofEvent):
         raise WireError(f"{type(event).__name__} is not an event")
     assert isinstance(event, ProofEvent)
     decoded = decoder.decode(encode_event(event))
     if type(decoded.event) is not type(event):
-        raise WireError(f"{kind_of(event)} is of a kind that nobody declared")
+        raise WireError(f"{kind_of(event)} is an undeclared kind")
     for name in _text_fields(type(event)):
         value = getattr(event, name)
         if value is not None and not isinstance(value, str):
@@ -310,7 +311,7 @@ class _EnvelopeLine(_EnvelopeHead, frozen=True, gc=False, omit_defaults=True, kw
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """The envelope as one JSON line, without its newline; the event is written as the producer wrote it."""
+    """Return the envelope as one JSON line without its newline. The event stays as its producer wrote it."""
     return msgspec.json.encode(
         _EnvelopeLine(
             ENVELOPE_VERSION,

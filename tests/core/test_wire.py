@@ -555,7 +555,7 @@ class TestEventsMadeInPython:
         event = Beat(count=3)
 
         assert check_event(event, LineDecoder(catalog)).event == event
-        assert "nobody declared" in turned_down(event)
+        assert "undeclared kind" in turned_down(event)
 
     def test_a_declared_event_type_that_raises_costs_one_line(self) -> None:
         catalog = Catalog()
@@ -571,8 +571,8 @@ class TestEventsMadeInPython:
         assert "not an event" in turned_down(thing)
 
     def test_an_unknown_event_is_refused(self) -> None:
-        assert "nobody declared" in turned_down(ev.UnknownEvent(kind="QuantumRound"))
-        assert "nobody declared" in turned_down(ev.ProofEvent())
+        assert "undeclared kind" in turned_down(ev.UnknownEvent(kind="QuantumRound"))
+        assert "undeclared kind" in turned_down(ev.ProofEvent())
 
     @given(st.data())
     def test_any_wrong_value_is_taken_or_refused(self, data: st.DataObject) -> None:
