@@ -14,7 +14,7 @@ from proofstream.loader import Selection, load
 
 @pytest.fixture
 def make_host() -> Iterator[Callable[..., Host]]:
-    """Makes and starts a host of plugin instances; keywords are host settings. It is closed after the test."""
+    """Makes and starts a host of plugin instances. Keywords are host settings. It is closed after the test."""
     hosts: list[Host] = []
 
     def make(*plugins: object, live: bool = True, ready: bool = True, start: bool = True, **settings: Any) -> Host:

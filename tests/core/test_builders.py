@@ -1,4 +1,4 @@
-"""What producers make events with."""
+"""The helpers with which producers make events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TestActivation:
         assert made.stats == ps.ActivationStats(mean=2.0, std_dev=2.0, min=0.0, max=4.0, sparsity=0.5)
 
     @pytest.mark.parametrize(("max_sample", "length"), [(0, 0), (-3, 0), (2, 2), (10**9, 5)])
-    def test_the_samples_size(self, max_sample: int, length: int) -> None:
+    def test_the_sample_has_the_requested_size(self, max_sample: int, length: int) -> None:
         assert make_activation(range(5), max_sample=max_sample).output_sample == list(range(length))
 
     def test_an_empty_tensor_has_no_statistics(self) -> None:
@@ -37,7 +37,7 @@ class TestActivation:
         assert made.stats == ps.ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
 
     @given(st.lists(st.integers(0, M31_PRIME - 1), min_size=1, max_size=50))
-    def test_numpy_arrays_say_the_same_as_lists(self, values: list[int]) -> None:
+    def test_numpy_arrays_give_the_same_statistics_as_lists(self, values: list[int]) -> None:
         numpy = pytest.importorskip("numpy")
         plain = make_activation(values)
         array = make_activation(numpy.array(values, dtype=numpy.uint32))
@@ -49,7 +49,7 @@ class TestActivation:
             assert type(value) is float
             assert value == pytest.approx(getattr(plain.stats, name), rel=1e-9, abs=1e-3)
 
-    def test_an_array_of_any_shape_is_taken_row_by_row(self) -> None:
+    def test_an_array_of_any_shape_is_read_row_by_row(self) -> None:
         numpy = pytest.importorskip("numpy")
         made = make_activation(numpy.arange(12, dtype=numpy.uint32).reshape(3, 4), max_sample=6)
 
@@ -57,7 +57,7 @@ class TestActivation:
         assert made.stats.max == 11.0
 
     @given(st.lists(st.integers(0, M31_PRIME - 1), min_size=1, max_size=50))
-    def test_statistics_hang_together(self, values: list[int]) -> None:
+    def test_statistics_are_consistent(self, values: list[int]) -> None:
         stats = ps.activation_stats(values)
 
         assert stats.mean is not None
@@ -93,12 +93,12 @@ class TestHeatmap:
         with pytest.raises(ValueError, match="square"):
             ps.attention_heatmap(layer_idx=0, head_idx=0, num_heads=1, scores=scores)
 
-    def test_what_is_not_finite_becomes_none(self) -> None:
+    def test_nan_and_infinity_become_none(self) -> None:
         made = ps.attention_heatmap(layer_idx=0, head_idx=0, num_heads=1, scores=[[math.nan, 1.0], [-math.inf, 0.0]])
 
         assert made.scores == [None, 1.0, None, 0.0]
 
-    def test_numpy_matrices_are_taken(self) -> None:
+    def test_numpy_matrices_are_accepted(self) -> None:
         numpy = pytest.importorskip("numpy")
         made = ps.attention_heatmap(
             layer_idx=0, head_idx=0, num_heads=1, scores=numpy.full((100, 100), 0.25, dtype=numpy.float32)
@@ -136,7 +136,7 @@ def test_commitments_are_shown_by_their_first_8_bytes(commitment: bytes, shown: 
     assert ps.commitment_hex(commitment) == shown
 
 
-def test_a_gpu_of_which_little_is_known() -> None:
+def test_unknown_figures_of_a_gpu_stay_none() -> None:
     snapshot = ps.gpu_snapshot(device_id=0, device_name="NVIDIA H100")
 
     assert snapshot.utilization is None

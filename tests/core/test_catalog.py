@@ -1,4 +1,4 @@
-"""The catalog: which event types may be declared, and whose they are."""
+"""The catalog: which event types may be declared, and who owns them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Pause(ev.ProofEvent, frozen=True, kw_only=True):
 Loose = msgspec.defstruct("Loose", [("count", int)], bases=(ev.ProofEvent,), frozen=False)
 
 
-class lower(ev.ProofEvent, frozen=True, kw_only=True):  # noqa: N801 - that is what is wrong with it
+class lower(ev.ProofEvent, frozen=True, kw_only=True):  # noqa: N801 - the mistake under test
     count: int
 
 
 class Unreadable(ev.ProofEvent, frozen=True, kw_only=True):
-    what: NoSuchType  # type: ignore[name-defined]  # noqa: F821 - that is what is wrong with it  # pyright: ignore[reportUndefinedVariable]
+    what: NoSuchType  # type: ignore[name-defined]  # noqa: F821 - the mistake under test  # pyright: ignore[reportUndefinedVariable]
 
 
 def named(name: str, base: type = ev.ProofEvent) -> Any:
@@ -40,7 +40,7 @@ def catalog() -> Catalog:
     return Catalog()
 
 
-def test_it_knows_all_that_comes_with_the_core(catalog: Catalog) -> None:
+def test_it_knows_all_kinds_of_the_core(catalog: Catalog) -> None:
     rows = list(catalog)
 
     assert [kind for kind, _, _ in rows] == sorted(t.__name__ for t in (*ev.PRODUCER_EVENTS, *ev.HOST_EVENTS))
@@ -68,7 +68,7 @@ def test_two_owners_of_a_kind_are_both_named(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Log", "TraceStarted"])
-def test_the_cores_kinds_are_taken(catalog: Catalog, kind: str) -> None:
+def test_the_cores_kinds_cannot_be_declared_again(catalog: Catalog, kind: str) -> None:
     with pytest.raises(PluginError, match=f"{kind} is declared by both proofstream and beats"):
         catalog.add("beats", [named(kind)])
 
@@ -92,7 +92,7 @@ def test_the_cores_kinds_are_taken(catalog: Catalog, kind: str) -> None:
     ],
     ids=str,
 )
-def test_what_may_not_be_declared_leaves_the_catalog_as_it_was(catalog: Catalog, wrong: Any, reason: str) -> None:
+def test_an_invalid_declaration_leaves_the_catalog_unchanged(catalog: Catalog, wrong: Any, reason: str) -> None:
     before = list(catalog)
 
     with pytest.raises(PluginError, match=reason):

@@ -1,4 +1,4 @@
-"""Configuration: where values come from, which one wins, and what is said about mistakes."""
+"""Configuration: where values come from, which one wins, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_file_then_environment_then_flags(tmp_path: Path) -> None:
     assert config.origin == tmp_path / "proofstream.toml"
 
 
-def test_a_table_of_pyproject_is_read_where_there_is_no_own_file(tmp_path: Path) -> None:
+def test_a_table_of_pyproject_is_read_without_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.proofstream]\nplugins = ["otel"]\n')
     assert configured(tmp_path).host.plugins == ("otel",)
     (tmp_path / "proofstream.toml").write_text("strict = false")
     assert configured(tmp_path).host.plugins is None
 
 
-def test_a_pyproject_that_is_named_is_read_by_its_table(tmp_path: Path) -> None:
+def test_a_named_pyproject_is_read_by_its_table(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text("[tool.proofstream]\nstrict = true\n[tool.other]\nx = 1")
     assert configured(tmp_path / "nowhere", path=path).host.strict
@@ -82,7 +82,7 @@ def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None
         configured(tmp_path, {"PROOFSTREAM_OTLP_ENDPOINT": "x"})
 
 
-def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         configured(tmp_path, path=tmp_path / "none.toml")
 
@@ -95,7 +95,7 @@ def test_other_variables_are_left_alone(tmp_path: Path) -> None:
     ("text", "value"),
     [("otel.x=3", 3), ("otel.x=true", True), ("otel.x=[1, 2]", [1, 2]), ("otel.x=a b", "a b"), ("otel.x=", "")],
 )
-def test_set_reads_a_value_as_toml_where_it_is_that(text: str, value: object) -> None:
+def test_set_parses_valid_toml_and_keeps_other_text(text: str, value: object) -> None:
     assert parse_set(text) == ("otel", "x", value)
 
 

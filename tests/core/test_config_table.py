@@ -1,4 +1,4 @@
-"""Reading a plugin's table."""
+"""Reading a plugin's configuration table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Meter(BaseModel):
         return value
 
 
-def test_what_is_right_becomes_the_model() -> None:
+def test_a_valid_table_becomes_the_model() -> None:
     assert read_table(Meter, {"volts": "2.5"}, name="meter") == Meter(volts=2.5)
 
 
@@ -34,7 +34,7 @@ def test_what_is_right_becomes_the_model() -> None:
         ({"name": "voltmeter"}, "meter.name: names have at most 8 characters"),
     ],
 )
-def test_what_is_wrong_is_one_line(table: dict[str, object], message: str) -> None:
+def test_a_mistake_is_one_line(table: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_table(Meter, table, name="meter")
     assert str(caught.value) == message

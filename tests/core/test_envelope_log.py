@@ -1,4 +1,4 @@
-"""The envelope log: what is written is read back, whatever becomes of the writer, the disk and the file."""
+"""The envelope log: it is readable again whatever happens to the writer, the disk or the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def facts(items: list[Decoded] | list[Envelope]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_was_appended_is_read_back(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+def test_appended_envelopes_are_read_back(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / "new" / "folders" / f"log.jsonl{suffix}"
     writer = EnvelopeLogWriter(path)
     writer.append(lived)
@@ -87,7 +87,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_killed_writer_leaves_all_that_was_flushed(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+def test_a_killed_writer_leaves_everything_flushed(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / f"log.jsonl{suffix}"
     command = [sys.executable, "-c", KILLED, str(path), str(WIRE / "smollm2-135m-cpu.jsonl")]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -100,7 +100,7 @@ def test_a_killed_writer_leaves_all_that_was_flushed(suffix: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_log_cut_anywhere_gives_a_good_beginning(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+def test_a_log_cut_anywhere_is_readable_up_to_the_cut(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / f"log.jsonl{suffix}"
     writer = EnvelopeLogWriter(path)
     for begin in range(0, 300, 10):
@@ -113,12 +113,14 @@ def test_a_log_cut_anywhere_gives_a_good_beginning(suffix: str, tmp_path: Path, 
         items = list(read_envelope_log(path))
         good = [item for item in items if isinstance(item, Decoded)]
         assert facts(good) == facts(lived[: len(good)])
-        # The half line at the end of a plain log is seen; of a compressed one it is known that it was cut.
+        # A partial line at the end is refused in a plain log, but not in a compressed one, which is known to be cut.
         assert len(items) - len(good) <= (0 if suffix else 1)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_bound_is_kept_and_what_is_dropped_is_counted(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+def test_the_size_limit_holds_and_dropped_envelopes_are_counted(
+    suffix: str, tmp_path: Path, lived: list[Envelope]
+) -> None:
     path = tmp_path / f"log.jsonl{suffix}"
     bound = 20_000
     writer = EnvelopeLogWriter(path, max_bytes=bound)
@@ -135,7 +137,7 @@ def test_the_bound_is_kept_and_what_is_dropped_is_counted(suffix: str, tmp_path:
 
 @contextmanager
 def largest_file(size: int) -> Generator[None]:
-    """A disk that is full once a file has so many bytes."""
+    """Simulates a disk that is full once a file has this many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -179,7 +181,7 @@ def test_a_full_disk_within_one_large_batch_counts_all_of_it(tmp_path: Path, liv
     assert writer.lost == len(lived) - len(found)
 
 
-def test_a_full_disk_at_the_bound_is_counted_once(tmp_path: Path, lived: list[Envelope]) -> None:
+def test_a_full_disk_at_the_size_limit_is_counted_once(tmp_path: Path, lived: list[Envelope]) -> None:
     writer = EnvelopeLogWriter(tmp_path / "log.jsonl", max_bytes=20_000)
     with largest_file(10_000), pytest.raises(LogError):
         writer.append(lived)
@@ -189,7 +191,7 @@ def test_a_full_disk_at_the_bound_is_counted_once(tmp_path: Path, lived: list[En
     assert read(tmp_path / "log.jsonl") == []
 
 
-def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path, lived: list[Envelope]) -> None:
+def test_a_recording_is_not_overwritten_unless_requested(tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text("precious")
     with pytest.raises(LogError, match="exists and is not overwritten") as caught:
@@ -202,7 +204,7 @@ def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path, lived: list
     assert len(read(path)) == 3
 
 
-def test_what_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_created_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for overwrite in (False, True):
         with pytest.raises(LogError, match=r"^cannot write .*: Not a directory$|^cannot write .*: File exists$"):
@@ -219,7 +221,7 @@ def test_zst_without_its_package_says_what_to_install(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lines_that_cannot_be_read_are_refused_and_the_rest_goes_on(tmp_path: Path, lived: list[Envelope]) -> None:
+def test_unreadable_lines_are_refused_and_the_rest_is_read(tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / "log.jsonl"
     good = encode_envelope(lived[5])
     path.write_bytes(b"\n".join([good, good[:40], b"", good.replace(b'"v":1', b'"v":9'), good]))

@@ -1,4 +1,4 @@
-"""The vocabulary: names and fields as the producer writes them, and values that may be wrong in any way."""
+"""The vocabulary: the producer's own names and fields, and values of every wrong type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from proofstream import events as ev
 
-# As the producer declares them, in its order. A question mark stands for what may be null on the wire.
+# As the producer declares them, in its order. A question mark marks fields that may be null on the wire.
 INT, TEXT, BOOL, FLOAT, SHAPE = "int", "str", "bool", "float?", "[int,int]"
 PRODUCER: dict[str, dict[str, str]] = {
     "CircuitCompiled": {
@@ -111,11 +111,11 @@ ADDED: dict[type[msgspec.Struct], list[str]] = {
     ev.StateProgramRun: ["duration_ns"],
     ev.PluginHealth: ["derives"],
 }
-"""The fields that today's producers, or older recordings, do not have; they may be absent."""
+"""Fields that today's producers or older recordings lack. They may be absent."""
 
 
 def written(annotation: Any) -> str:
-    """An annotation in the short hand of the tables above."""
+    """Write an annotation in the shorthand of the tables above."""
     if hasattr(annotation, "__metadata__"):
         return written(get_args(annotation)[0])
     arguments = get_args(annotation)
@@ -150,7 +150,7 @@ def test_a_part_has_the_producers_fields(part: type[msgspec.Struct]) -> None:
 @pytest.mark.parametrize(
     "event_type", [*ev.PRODUCER_EVENTS, *ev.HOST_EVENTS, *PARTS, ev.UnknownEvent], ids=lambda t: t.__name__
 )
-def test_values_are_frozen_and_their_fields_required_but_for_added_ones(event_type: type[msgspec.Struct]) -> None:
+def test_values_are_frozen_and_only_added_fields_are_optional(event_type: type[msgspec.Struct]) -> None:
     assert event_type.__struct_config__.frozen
     optional = [f for f in msgspec.structs.fields(event_type) if not f.required]
     assert [f.name for f in optional] == ADDED.get(event_type, [])
@@ -195,7 +195,7 @@ def test_a_field_element_as_a_number() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_becomes_none(value: float) -> None:
+def test_nan_and_infinity_become_none(value: float) -> None:
     start = ev.LayerStart(
         layer_idx=0,
         kind=ev.LayerKind.Add,
@@ -240,7 +240,7 @@ def test_numpys_own_infinity_raises_no_warning() -> None:
 
 
 class Awkward:
-    """A value that answers nothing."""
+    """A value without usable methods."""
 
     def __getattr__(self, name: str) -> Any:
         raise ZeroDivisionError(name)
@@ -255,7 +255,7 @@ class Awkward:
 @pytest.mark.parametrize(
     "value", ["text", None, -1, 2**80, 1.5, b"", [], (), {}, object(), Awkward()], ids=lambda v: type(v).__name__
 )
-def test_constructors_take_anything(event_type: Any, value: object) -> None:
+def test_constructors_accept_anything(event_type: Any, value: object) -> None:
     made = event_type(**dict.fromkeys(event_type.__struct_fields__, value))
 
     assert all(getattr(made, name) is value for name in event_type.__struct_fields__)
@@ -266,7 +266,7 @@ def test_kinds() -> None:
     assert ev.kind_of(ev.UnknownEvent(kind="QuantumRound")) == "QuantumRound"
 
 
-def test_what_may_be_shed() -> None:
+def test_only_bulk_events_may_be_shed() -> None:
     def log(level: ev.LogLevel) -> ev.Log:
         return ev.Log(level=level, message="")
 

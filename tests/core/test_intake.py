@@ -1,4 +1,4 @@
-"""The intake's small parts."""
+"""The parts of the intake: the wakeup and the counts by kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_wakeup_reaches_another_thread() -> None:
     assert woken == [True]
 
 
-def test_counts_say_what_is_new() -> None:
+def test_counts_since_the_last_call_are_returned() -> None:
     counts = KindCounts()
     assert counts.take_counts() == {}
     for kind in ("Log", "Log", "LayerEnd"):
@@ -39,7 +39,7 @@ def test_counts_say_what_is_new() -> None:
     assert counts.take_counts() == {"Log": 1}
 
 
-def test_counts_lose_nothing_between_threads() -> None:
+def test_no_count_is_lost_between_threads() -> None:
     counts = KindCounts()
     total = 0
 

@@ -1,4 +1,4 @@
-"""The producer's side: sessions, proofs and layers."""
+"""The producer's interface: sessions, proofs and layers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_proof_with_layers_and_rounds(make_host: MakeHost) -> None:
     assert complete.weight_binding_mode == "sequential"
 
 
-def test_an_exception_inside_a_proof_aborts_it_visibly_and_goes_on(make_host: MakeHost) -> None:
+def test_an_exception_inside_a_proof_aborts_it_visibly_and_propagates(make_host: MakeHost) -> None:
     plugin = RecordingPlugin()
     session = make_host(plugin).new_session(source="test")
     with (
@@ -66,7 +66,7 @@ def test_an_exception_inside_a_proof_aborts_it_visibly_and_goes_on(make_host: Ma
     assert aborted.reason == "KeyError: 'w3'"
 
 
-def test_emit_if_asks_only_when_somebody_listens(make_host: MakeHost) -> None:
+def test_emit_if_calls_make_only_while_a_plugin_listens(make_host: MakeHost) -> None:
     plugin = RecordingPlugin()
     host = make_host(plugin)
     session = host.new_session(source="test")
@@ -100,7 +100,7 @@ def test_emitting_nonsense_never_raises(make_host: MakeHost) -> None:
     assert session.refused == len(nonsense)
 
 
-def test_without_a_session_everything_is_accepted_and_nothing_kept() -> None:
+def test_without_a_session_events_are_accepted_and_dropped() -> None:
     session = proofstream.current_session()
     assert isinstance(session, NoSession)
     session.emit(Log(level=LogLevel.Info, message="x"))
@@ -110,7 +110,7 @@ def test_without_a_session_everything_is_accepted_and_nothing_kept() -> None:
     session.close()
 
 
-def test_open_session_is_current_everywhere_and_gives_the_outer_one_back() -> None:
+def test_open_session_is_current_everywhere_and_restores_the_outer_session() -> None:
     plugin = RecordingPlugin()
     heard_in_thread: list[proofstream.Session] = []
     with proofstream.open_session(plugins=[plugin], source="outer") as outer:
@@ -128,14 +128,14 @@ def test_open_session_is_current_everywhere_and_gives_the_outer_one_back() -> No
     assert plugin.unconfigured
 
 
-def test_a_session_of_one_context_is_not_heard_in_others() -> None:
+def test_a_session_of_one_context_is_not_current_in_others() -> None:
     elsewhere = contextvars.copy_context()
     with proofstream.open_session(plugins=[RecordingPlugin()], scope="context") as session:
         assert proofstream.current_session() is session
         assert isinstance(elsewhere.run(proofstream.current_session), NoSession)
 
 
-def test_a_session_left_by_an_exception_says_so() -> None:
+def test_a_session_ended_by_an_exception_says_so() -> None:
     plugin = RecordingPlugin()
     with pytest.raises(RuntimeError), proofstream.open_session(plugins=[plugin]):
         raise RuntimeError("out of memory")
@@ -143,7 +143,7 @@ def test_a_session_left_by_an_exception_says_so() -> None:
     assert (closed.outcome, closed.reason) == ("interrupted", "RuntimeError: out of memory")
 
 
-def test_rounds_go_where_their_layer_is(make_host: MakeHost) -> None:
+def test_rounds_belong_to_their_layer(make_host: MakeHost) -> None:
     plugin = RecordingPlugin()
     session = make_host(plugin).new_session(source="test")
     with session.proof(num_layers=1) as proof, proof.layer(4, kind=LayerKind.Mul) as layer:
@@ -160,7 +160,7 @@ def test_open_session_names_what_is_wrong_with_a_plugin() -> None:
     assert "otel" in caught.value.hint
 
 
-def test_open_session_takes_configuration(tmp_path: Any) -> None:
+def test_open_session_accepts_configuration(tmp_path: Any) -> None:
     class Configured(RecordingPlugin):
         pass
 

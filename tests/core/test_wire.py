@@ -1,4 +1,4 @@
-"""The wire: what is read and written, and what is refused."""
+"""The wire format: reading, writing, and refusing invalid lines."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def stark_end(duration: str) -> bytes:
     return b'{"StarkProofEnd":{"duration_ms":%b}}' % duration.encode()
 
 
-# Strategies from the structs themselves
+# Strategies derived from the structs themselves
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
-    """Values that a field of that type may hold."""
+    """Generate values that a field of that type may hold."""
     match kind:
         case inspect.IntType(ge=least, le=most):
             return st.integers(least or 0, U64_MAX if most is None else most)
@@ -98,7 +98,7 @@ JSON = st.recursive(
 
 
 class TestBareLines:
-    def test_every_line_of_the_original_comes_back_as_an_equal_value(self, wire_data: Path) -> None:
+    def test_every_line_of_the_original_decodes_to_an_equal_value_again(self, wire_data: Path) -> None:
         lines = (wire_data / "serde-all-variants.jsonl").read_bytes().splitlines()
         assert {next(iter(json.loads(line))) for line in lines} == {t.__name__ for t in ev.PRODUCER_EVENTS}
         for line in lines:
@@ -109,7 +109,7 @@ class TestBareLines:
 
     @settings(max_examples=300)
     @given(EVENTS)
-    def test_any_event_comes_back_equal(self, event: ev.ProofEvent) -> None:
+    def test_any_event_survives_a_round_trip(self, event: ev.ProofEvent) -> None:
         raw = encode_event(event)
         decoded = DECODER.decode(raw)
 
@@ -213,7 +213,7 @@ class TestBareLines:
             (b'{"job_id":true,"event":{"X":1}}', "$.job_id"),
         ],
     )
-    def test_what_is_refused_and_why(self, line: bytes, reason: str) -> None:
+    def test_refusals_say_why(self, line: bytes, reason: str) -> None:
         assert reason in refused(line)
 
     def test_a_null_float_is_none_and_written_as_null(self) -> None:
@@ -235,13 +235,13 @@ class TestBareLines:
             (rb"\ud800\n", "\ufffd\n"),
         ],
     )
-    def test_half_a_character_costs_no_more_than_itself(self, escaped: bytes, text: str) -> None:
+    def test_half_a_surrogate_pair_costs_only_itself(self, escaped: bytes, text: str) -> None:
         decoded = DECODER.decode(b'{"Log":{"level":"Info","message":"%b"}}' % escaped)
 
         assert decoded.event == ev.Log(level=ev.LogLevel.Info, message=text)
         assert json.loads(decoded.raw)["Log"]["message"] == text
 
-    def test_a_line_that_is_bad_for_another_reason_too_says_that(self) -> None:
+    def test_a_line_with_a_second_fault_names_that_fault(self) -> None:
         assert "$.level" in refused(rb'{"Log":{"level":7,"message":"\ud800"}}')
 
     def test_the_last_of_two_equal_keys_counts(self) -> None:
@@ -311,7 +311,7 @@ class TestFramesAndEnvelopes:
         st.none() | TEXT,
         st.none() | TEXT,
     )
-    def test_any_envelope_comes_back(
+    def test_any_envelope_survives_a_round_trip(
         self,
         event: ev.ProofEvent,
         seq: int,
@@ -377,14 +377,14 @@ class TestFramesAndEnvelopes:
         assert len(line.splitlines()) == 1
         assert DECODER.decode(line).event == ev.Log(level=ev.LogLevel.Info, message="a\nb")
 
-    def test_newer_fields_of_an_envelope_are_passed_over(self) -> None:
+    def test_newer_fields_of_an_envelope_are_ignored(self) -> None:
         decoded = DECODER.decode(b'{"v":1,"seq":1,"weather":"fine","event":{"StarkProofEnd":{"duration_ms":3}}}')
 
         assert decoded.event == ev.StarkProofEnd(duration_ms=3)
 
 
 class Scalar:
-    """As numpy's scalars: a value inside, no dimensions."""
+    """Stands in for a numpy scalar: it holds a value and has no dimensions."""
 
     ndim = 0
 
@@ -398,7 +398,7 @@ class Scalar:
 
 
 class Mute(Exception):
-    """An exception that cannot say what it is."""
+    """An exception that fails to describe itself."""
 
     def __str__(self) -> str:
         raise ValueError
@@ -417,14 +417,14 @@ NoClass: type[Any] = type("NoClass", (), {"__class__": property(_no_class)})
 
 
 class Beat(ev.ProofEvent, frozen=True, kw_only=True):
-    """An event type as a plugin declares it."""
+    """An event type of a plugin."""
 
     count: int
     name: str | None = None
 
 
 class Picky(ev.ProofEvent, frozen=True, kw_only=True):
-    """An event type that fails in its own way when it is made."""
+    """An event type whose constructor raises an error of its own."""
 
     key: str
 
@@ -472,7 +472,7 @@ class TestEventsMadeInPython:
         ["3", b"3", None, 3.0, True, -1, 2**64, 10**400, float("nan"), [], {}, object(), 1j],
         ids=lambda value: type(value).__name__,
     )
-    def test_what_is_no_integer_is_refused(self, number: Any) -> None:
+    def test_a_value_that_is_not_an_integer_is_refused(self, number: Any) -> None:
         assert turned_down(stark(number))
 
     @pytest.mark.parametrize(
@@ -483,11 +483,11 @@ class TestEventsMadeInPython:
         assert len(turned_down(stark(Scalar(error)))) <= 200
 
     @pytest.mark.parametrize("awkward", [NoClass, NoAttributes])
-    def test_a_value_that_answers_nothing_is_refused(self, awkward: type[Any]) -> None:
+    def test_a_value_without_usable_methods_is_refused(self, awkward: type[Any]) -> None:
         assert turned_down(stark(awkward()))
         assert "not an event" in turned_down(awkward())
 
-    def test_a_value_that_holds_itself_is_refused(self) -> None:
+    def test_a_value_that_contains_itself_is_refused(self) -> None:
         circle: list[Any] = []
         circle.append(circle)
         scalar = Scalar(None)
@@ -497,7 +497,7 @@ class TestEventsMadeInPython:
         assert "recursion" in turned_down(stark(scalar))
 
     @pytest.mark.parametrize("number", [1, 1.0, Scalar(1.0)])
-    def test_an_integer_will_do_for_a_float(self, number: Any) -> None:
+    def test_an_integer_is_accepted_as_a_float(self, number: Any) -> None:
         stats: Any = ev.ActivationStats(mean=number, std_dev=None, min=None, max=None, sparsity=None)
         event = ev.LayerActivation(
             layer_idx=0, node_id=0, kind=ev.LayerKind.Add, output_shape=(1, 1), output_sample=[], stats=stats
@@ -507,7 +507,7 @@ class TestEventsMadeInPython:
         assert isinstance(checked, ev.LayerActivation)
         assert checked.stats.mean == 1.0
 
-    def test_lists_and_tuples_will_do_for_one_another(self) -> None:
+    def test_lists_and_tuples_are_interchangeable(self) -> None:
         shape: Any = [2, 3]
         sample: Any = (1, 2)
         stats = ev.ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
@@ -539,11 +539,11 @@ class TestEventsMadeInPython:
         assert (checked.source, checked.resource) == ("?", {"host.name": "a?", "?": "b"})
 
     @pytest.mark.parametrize("text", [b"bytes", 3, None, bytearray(b"x")])
-    def test_what_is_no_text_is_refused(self, text: Any) -> None:
+    def test_a_value_that_is_not_text_is_refused(self, text: Any) -> None:
         assert "`$.message`" in turned_down(ev.Log(level=ev.LogLevel.Info, message=text))
 
     @pytest.mark.parametrize(("word", "level"), [("Warn", ev.LogLevel.Warn), ("Loud", ev.LogLevel.Unknown)])
-    def test_a_word_will_do_for_a_member(self, word: Any, level: ev.LogLevel) -> None:
+    def test_a_word_is_accepted_as_an_enum_member(self, word: Any, level: ev.LogLevel) -> None:
         checked = check_event(ev.Log(level=word, message=""), DECODER)
 
         assert checked.event == ev.Log(level=level, message="")
@@ -567,7 +567,7 @@ class TestEventsMadeInPython:
         assert decoder.decode(b'{"Picky":{"key":"known"}}').event == Picky(key="known")
 
     @pytest.mark.parametrize("thing", [3, None, "Log", {"Log": {}}, ev.Log])
-    def test_what_is_no_event_is_refused(self, thing: object) -> None:
+    def test_a_value_that_is_not_an_event_is_refused(self, thing: object) -> None:
         assert "not an event" in turned_down(thing)
 
     def test_an_unknown_event_is_refused(self) -> None:
@@ -575,7 +575,7 @@ class TestEventsMadeInPython:
         assert "undeclared kind" in turned_down(ev.ProofEvent())
 
     @given(st.data())
-    def test_any_wrong_value_is_taken_or_refused(self, data: st.DataObject) -> None:
+    def test_any_wrong_value_is_accepted_or_refused(self, data: st.DataObject) -> None:
         event_type: Any = data.draw(st.sampled_from([*ev.PRODUCER_EVENTS, *ev.HOST_EVENTS]))
         odd = st.sampled_from(ODD)
         made = event_type(**{name: data.draw(odd) for name in event_type.__struct_fields__})
@@ -587,7 +587,7 @@ class TestEventsMadeInPython:
         assert msgspec.json.decode(decoded.raw)
 
 
-def test_the_states_of_a_circuit_may_be_absent_and_are_kept_where_they_are_given() -> None:
+def test_the_states_of_a_circuit_are_optional_and_kept() -> None:
     fields = '"total_layers":1,"input_shape":[1,1],"output_shape":[1,1],"nodes":[],"has_simd":false,"simd_num_blocks":0'
     state = '{"id":"l0.gdn.h","kind":"recurrent","section":"main","format":"{h}","elements":18446744073709551615}'
     for states in ("", f',"states":[{state}]', ',"states":[]'):

@@ -1,4 +1,4 @@
-"""The command, started as a user would."""
+"""Runs the command as a user would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Span = dict[str, Any]
 
 @dataclass
 class Finished:
-    """A command that has ended."""
+    """The result of a command that has ended."""
 
     status: int
     out: str
@@ -26,7 +26,7 @@ class Finished:
 
 
 class Command:
-    """Runs proofstream in a folder of its own."""
+    """Runs proofstream in the test's own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def spans_in() -> Callable[[Path], list[Span]]:
 
     def lines(folder: Path) -> Iterator[dict[str, Any]]:
         for path in sorted(folder.glob("traces*.jsonl")):
-            # The last line of a writer that was killed may be cut; it has no newline then.
+            # A killed writer may leave a partial last line, which has no newline.
             for line in path.read_text("utf-8").split("\n")[:-1]:
                 yield json.loads(line)
 

@@ -1,4 +1,4 @@
-"""The command and the library as processes: streams that are closed or full, signals, plugins that never end."""
+"""The command and the library as processes: closed or full streams, signals, plugins that never end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIRE = Path(__file__).parents[1] / "data" / "wire"
 MALFORMED = WIRE / "malformed.jsonl"
 DEADLINE_S = 5.0
 SLACK_S = 4.0
-"""For starting Python and for a busy machine."""
+"""Time to start Python on a busy machine, in seconds."""
 
 STUCK = """
 import os, threading, time
@@ -50,7 +50,7 @@ class Plugin:
 
 @pytest.fixture
 def stuck_command(proofstream_command: Any, tmp_path: Path) -> Any:
-    """The command with a plugin that gets stuck where STUCK_IN says."""
+    """The command, with a plugin that gets stuck in the hook that STUCK_IN names."""
     (tmp_path / "stuck_plugin.py").write_text(STUCK)
     info = tmp_path / "stuck_plugin-1.0.dist-info"
     info.mkdir()
@@ -69,7 +69,7 @@ def wait_for(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["configure", "consume"])
-def test_a_signal_ends_a_run_in_time_whatever_is_stuck(stuck_command: Any, tmp_path: Path, where: str) -> None:
+def test_a_signal_ends_a_run_in_time_even_if_a_part_is_stuck(stuck_command: Any, tmp_path: Path, where: str) -> None:
     stuck_command.env["STUCK_IN"] = where
     process = stuck_command.start("run", "-", "--no-console", "--record", "r.jsonl", stdin=-1)
     wait_for(tmp_path / "entered")
@@ -81,14 +81,14 @@ def test_a_signal_ends_a_run_in_time_whatever_is_stuck(stuck_command: Any, tmp_p
     assert "stuck (stuck-plugin 1.0) did not finish in time and was abandoned" in err
 
 
-def test_a_thread_that_a_plugin_left_does_not_keep_the_process(stuck_command: Any) -> None:
+def test_a_thread_that_a_plugin_left_does_not_keep_the_process_alive(stuck_command: Any) -> None:
     stuck_command.env["STUCK_IN"] = "thread"
     assert stuck_command("run", MALFORMED, "--no-console", timeout_s=20).status == 1
 
 
 @pytest.fixture
 def full_pipe() -> Iterator[int]:
-    """The writing end of a pipe that is full and that nobody reads."""
+    """The writing end of a full pipe that is never read."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     try:
@@ -101,7 +101,7 @@ def full_pipe() -> Iterator[int]:
     os.close(write)
 
 
-def test_a_full_stderr_holds_nobody_up(proofstream_command: Any, tmp_path: Path, full_pipe: int, spans_in: Any) -> None:
+def test_a_full_stderr_blocks_nothing(proofstream_command: Any, tmp_path: Path, full_pipe: int, spans_in: Any) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "proofstream", "run", MALFORMED, "--no-console", "-vv", "--otlp-file", "out"],
         cwd=tmp_path,
@@ -133,7 +133,7 @@ def test_a_missing_stderr_costs_nothing_but_itself(
     assert '"SessionClosed"' in (tmp_path / "r.jsonl").read_text().splitlines()[-1]
 
 
-def test_a_closed_stdin_is_said_to_be_one(proofstream_command: Any, tmp_path: Path) -> None:
+def test_a_closed_stdin_is_reported(proofstream_command: Any, tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$0" -m proofstream run - --no-console --record r.jsonl <&-', sys.executable],
         cwd=tmp_path,
@@ -147,7 +147,7 @@ def test_a_closed_stdin_is_said_to_be_one(proofstream_command: Any, tmp_path: Pa
     assert "cannot read standard input" in done.stderr
 
 
-def test_a_listing_that_finds_no_space_says_so(proofstream_command: Any) -> None:
+def test_a_listing_that_cannot_be_written_says_so(proofstream_command: Any) -> None:
     with Path("/dev/full").open("w") as full:
         process = proofstream_command.start("events", stdout=full.fileno())
     _, err = process.communicate(timeout=30)
@@ -192,7 +192,7 @@ def test_a_signal_that_the_parent_ignores_does_not_end_a_run(proofstream_command
     assert "still here" in (tmp_path / "r.jsonl").read_text()
 
 
-def test_many_peers_at_once_are_all_heard(proofstream_command: Any, tmp_path: Path) -> None:
+def test_events_of_many_simultaneous_peers_all_arrive(proofstream_command: Any, tmp_path: Path) -> None:
     process = proofstream_command.start("run", "unix:s", "--no-console", "-q", "--record", "r.jsonl")
     wait_for(tmp_path / "s")
     line = b'{"Log":{"level":"Info","message":"here I am"}}\n'
@@ -220,7 +220,7 @@ def wait_for_count(path: Path, text: str, count: int) -> None:
         time.sleep(0.05)
 
 
-def test_the_library_says_nothing_unless_the_application_listens(tmp_path: Path) -> None:
+def test_the_library_logs_nothing_unless_the_application_asks(tmp_path: Path) -> None:
     (tmp_path / "prover.py").write_text(
         "import proofstream\n"
         "with proofstream.open_session(plugins=[]) as session:\n"

@@ -1,4 +1,4 @@
-"""A million events through all of the plugins: nothing dropped, little held."""
+"""A million events through all plugins: none is dropped, and memory stays small."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COPIES = 482
 
 
 class Accepting(BaseHTTPRequestHandler):
-    """A collector that takes everything and keeps nothing."""
+    """A collector that accepts everything and keeps nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -34,7 +34,7 @@ class Accepting(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def endpoint() -> Iterator[str]:
 
 
 def replay(command: Any, stream: Path, endpoint: str) -> tuple[str, Counter[str]]:
-    """Replay with every plugin on; returns what was said and how many spans and events of each name there are."""
+    """Replay with every plugin. Returns the command's output, and how many spans and events of each name there are."""
     said_to = command.folder / "said.txt"
     peak_kib = 0
     words = ("run", stream, "--otlp-file", "out", "--otlp", endpoint, "--record", "proof.jsonl")
@@ -63,7 +63,7 @@ def replay(command: Any, stream: Path, endpoint: str) -> tuple[str, Counter[str]
 
 
 def high_water_kib(pid: int) -> int:
-    """The largest resident size so far; 0 once the process is gone. It only grows, so the last reading is the peak."""
+    """Return the largest resident size so far, or 0 if the process has ended. It only grows: the last is the peak."""
     try:
         found = re.search(r"VmHWM:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
     except OSError:
@@ -101,7 +101,7 @@ def test_hundreds_of_proofs(proofstream_command: Any, endpoint: str, tmp_path: P
     kept = recorded(tmp_path)
     assert kept[b"SumcheckRound"] == COPIES * 1230
     assert b"EventsLost" not in kept
-    added = COPIES + 2  # TraceStarted of each proof, and the session's opening and closing
+    added = COPIES + 2  # TraceStarted of each proof, SessionOpened and SessionClosed
     assert kept.total() == COPIES * 2076 + added
 
 

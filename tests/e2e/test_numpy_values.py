@@ -1,4 +1,4 @@
-"""A prover in Python counts with numpy; its numbers arrive as plain ones."""
+"""A Python prover may use numpy: its numbers arrive as plain numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proofstream import LayerEnd, LayerProofKind, open_session
 from proofstream.testing import RecordingPlugin
 
 
-def test_numbers_of_numpy_are_taken_for_what_they_are() -> None:
+def test_numpy_numbers_arrive_as_plain_numbers() -> None:
     plugin = RecordingPlugin()
     index: Any = np.int64(3)
     rounds: Any = np.uint8(7)

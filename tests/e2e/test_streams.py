@@ -1,4 +1,4 @@
-"""Every stream, through the command, gives what its expectation says."""
+"""Every stream, through the command, gives its expected trace."""
 
 from __future__ import annotations
 

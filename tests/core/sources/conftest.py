@@ -1,4 +1,4 @@
-"""A host for sources: it keeps what they deliver, by session."""
+"""A fake host for sources. It keeps everything they deliver, by session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_S = 10.0
 
 
 class FakeSession:
-    """One session as it was filled."""
+    """One session, with everything that a source delivered to it."""
 
     def __init__(
         self, *, session_id: str, source: str, time_source: str, opened_at: int | None, recorded: bool
@@ -103,7 +103,7 @@ class FakeFeed:
 
 
 class Running:
-    """A source on a thread of its own."""
+    """A source that runs on its own thread."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -120,21 +120,21 @@ class Running:
 
     @property
     def address(self) -> str:
-        """Where it listens, once it does."""
+        """The address that it listens on. Waits until it does."""
         eventually(lambda: self.feed.announced or self.error)
         if self.error is not None:
             raise self.error
         return self.feed.announced[0].removeprefix("listening on ")
 
     def join(self, timeout_s: float = DEADLINE_S) -> None:
-        """Wait for its end."""
+        """Wait until the source ends, and raise its error if it has one."""
         self.thread.join(timeout_s)
         assert not self.thread.is_alive(), "the source did not end"
         if self.error is not None:
             raise self.error
 
     def stop(self) -> float:
-        """Stop it; returns how many seconds that took."""
+        """Stop the source. Returns how many seconds that took."""
         begun = time.monotonic()
         self.source.stop()
         self.join()
@@ -142,10 +142,10 @@ class Running:
 
 
 def eventually(condition: Callable[[], object], timeout_s: float = DEADLINE_S) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)
 
 
@@ -172,7 +172,7 @@ def open_source_fixture() -> Callable[..., Source]:
 
 @pytest.fixture(name="replay")
 def replay_fixture() -> Callable[..., FakeFeed]:
-    """Reads a file to its end; gives the host that took it."""
+    """Reads a file to its end. Returns the fake host that received it."""
     return replay
 
 
@@ -184,7 +184,7 @@ def eventually_fixture() -> Callable[..., None]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Running]]:
-    """Starts sources; they are stopped at the end of the test."""
+    """Starts sources, and stops them at the end of the test."""
     started: list[Running] = []
 
     def begin(what: str | Path | Source, **flags: Any) -> Running:

@@ -1,4 +1,4 @@
-"""Files: what cannot be opened, compressed and cut ones, times of bare lines, pace."""
+"""Files: unreadable, compressed and cut ones, times of bare lines, pace."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_file_without_permission_is_one_clear_line(
     path.write_bytes(b"")
     path.chmod(0)
     if os.access(path, os.R_OK):
-        # Root may read everything, so the system's answer is put in its mouth.
+        # Root may read every file, so the system's answer is simulated.
         def refuse(*_: object) -> int:
             raise PermissionError(13, "Permission denied", str(path))
 
@@ -118,7 +118,7 @@ def test_compressed_files_give_the_same_events(stream: Path, suffix: str, tmp_pa
 
 
 @pytest.mark.parametrize("suffix", [".gz", ZST])
-def test_several_members_in_one_file_are_read_on(suffix: str, tmp_path: Path, replay: Any) -> None:
+def test_all_members_of_one_file_are_read(suffix: str, tmp_path: Path, replay: Any) -> None:
     one = pack(tmp_path / f"one{suffix}", SMOLLM.read_bytes()).read_bytes()
     path = tmp_path / f"two.jsonl{suffix}"
     path.write_bytes(one * 2)
@@ -126,7 +126,7 @@ def test_several_members_in_one_file_are_read_on(suffix: str, tmp_path: Path, re
 
 
 @pytest.mark.parametrize("suffix", [".gz", ZST])
-def test_a_cut_file_keeps_what_can_be_read_and_says_so_once(suffix: str, tmp_path: Path, replay: Any) -> None:
+def test_a_cut_file_is_read_up_to_the_cut_and_says_so_once(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"cut.jsonl{suffix}", SMOLLM.read_bytes() * 3)
     path.write_bytes(path.read_bytes()[:-2000])
     session = replay(path).only
@@ -162,7 +162,7 @@ def test_refused_lines_before_the_cut_are_counted_too(tmp_path: Path, start: Any
 
 
 @pytest.mark.parametrize("suffix", [".gz", ZST])
-def test_a_damaged_file_keeps_its_good_beginning(suffix: str, tmp_path: Path, replay: Any) -> None:
+def test_a_damaged_file_is_read_up_to_the_damage(suffix: str, tmp_path: Path, replay: Any) -> None:
     path = pack(tmp_path / f"bad.jsonl{suffix}", SMOLLM.read_bytes())
     good = path.read_bytes()
     path.write_bytes(good + b"\x00garbage that is no frame")
@@ -180,13 +180,13 @@ def test_a_file_that_is_not_what_its_name_says_is_an_error(suffix: str, tmp_path
         replay(path)
 
 
-def test_a_named_pipe_is_read_as_it_comes(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_a_named_pipe_is_read_as_lines_arrive(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     running = start(path)
     lines = SMOLLM.read_bytes().splitlines(keepends=True)
     with path.open("wb", buffering=0) as pipe:
-        # What is written in the instant between opening and reading counts as there before, and that is said.
+        # A line written between opening and reading counts as earlier, which adds a log event. So filter by origin.
         pipe.write(lines[0])
         eventually(lambda: running.feed.sessions and lines_of(running.feed.only) == lines[:1])
         pipe.write(lines[1] + lines[2])
@@ -238,7 +238,7 @@ def write_lines(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def test_overlapping_layers_end_when_they_say(tmp_path: Path, replay: Any) -> None:
+def test_overlapping_layers_last_as_long_as_they_report(tmp_path: Path, replay: Any) -> None:
     lines = [
         LAYER_START % 1,
         LAYER_START % 2,
@@ -251,7 +251,7 @@ def test_overlapping_layers_end_when_they_say(tmp_path: Path, replay: Any) -> No
     assert [(t - 10**18) // 10**6 for t in times] == [-107, -107, -7, -57, -7, 0]
 
 
-def test_a_reported_time_beyond_belief_counts_as_none(tmp_path: Path, replay: Any) -> None:
+def test_an_unbelievable_duration_counts_as_zero(tmp_path: Path, replay: Any) -> None:
     lines = [LAYER_START % 1, LAYER_END % (1, LONGEST_BELIEVABLE_MS + 1), LAYER_START % 0, LAYER_END % (0, 5)]
     times = replay(write_lines(tmp_path / "x.jsonl", lines)).only.times
     assert [(t - 10**18) // 10**6 for t in times] == [-5, -5, -5, 0]
@@ -298,7 +298,7 @@ def test_a_host_that_stops_ends_the_replay(tmp_path: Path, start: Any, eventuall
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_speed_that_is_none_is_a_usage_error(speed: float, open_source: Any) -> None:
+def test_an_invalid_speed_is_a_usage_error(speed: float, open_source: Any) -> None:
     with pytest.raises(UsageError, match="--speed"):
         open_source(SMOLLM, speed=speed)
 
@@ -311,7 +311,7 @@ def test_flags_for_files_are_refused_elsewhere(uri: str, flags: dict[str, Any], 
 
 
 @pytest.mark.parametrize("uri", ["-", "x.jsonl"])
-def test_once_is_refused_where_nobody_connects(uri: str, open_source: Any) -> None:
+def test_once_is_refused_for_sources_without_connections(uri: str, open_source: Any) -> None:
     with pytest.raises(UsageError, match="--once is for sockets"):
         open_source(uri, once=True)
 

@@ -1,4 +1,4 @@
-"""Growing files: what was there before, what comes, and what becomes of the file meanwhile."""
+"""Growing files: earlier lines, additions, and files that are truncated, replaced or removed meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def host_logs(session: Any) -> list[str]:
     return [item.event.message for item in session.decoded if item.origin == "host"]
 
 
-def test_what_is_added_is_delivered_and_stamped_when_it_comes(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_additions_are_delivered_and_stamped_on_arrival(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "grows.jsonl"
     path.write_bytes(LINES[0])
     running = start(path, follow=True)
@@ -56,7 +56,7 @@ def test_what_is_added_is_delivered_and_stamped_when_it_comes(tmp_path: Path, st
     assert session.closed == [("interrupted", None)]
 
 
-def test_what_was_there_before_is_laid_out_to_the_last_change_and_that_is_said(
+def test_earlier_lines_end_at_the_last_change_and_a_log_event_says_so(
     tmp_path: Path, start: Any, eventually: Any
 ) -> None:
     path = tmp_path / "old.jsonl"
@@ -78,7 +78,7 @@ def test_what_was_there_before_is_laid_out_to_the_last_change_and_that_is_said(
     assert host_logs(session) == [said]
 
 
-def test_what_was_there_before_did_not_happen_later_than_now(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_earlier_lines_never_end_later_than_now(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "future.jsonl"
     path.write_bytes(LINES[0])
     os.utime(path, ns=(0, time.time_ns() + 3600 * 10**9))
@@ -100,7 +100,7 @@ def test_a_recording_is_followed_with_its_own_times(tmp_path: Path, start: Any, 
     assert host_logs(session) == []
 
 
-def test_a_long_file_is_laid_out_whole(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_a_long_file_is_reconstructed_as_a_whole(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"".join(LINES))
     os.utime(path, ns=(0, 10**18))
@@ -112,7 +112,7 @@ def test_a_long_file_is_laid_out_whole(tmp_path: Path, start: Any, eventually: A
     assert len(host_logs(session)) == 1
 
 
-def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_a_file_that_does_not_exist_yet_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "prover.jsonl"
     running = start(path, follow=True)
     eventually(lambda: running.feed.announced == [f"waiting for {path}"])
@@ -124,19 +124,19 @@ def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path, start: Any, 
     assert host_logs(session) == []
 
 
-def test_waiting_for_a_file_stops_at_once_and_is_no_session(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_waiting_for_a_file_stops_at_once_without_a_session(tmp_path: Path, start: Any, eventually: Any) -> None:
     running = start(tmp_path / "never.jsonl", follow=True)
     eventually(lambda: running.feed.announced)
     assert running.stop() < 1
     assert running.feed.sessions == []
 
 
-def test_a_folder_that_is_missing_is_an_error(tmp_path: Path, start: Any) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path, start: Any) -> None:
     with pytest.raises(SourceError, match=r"cannot follow .*/no/x.jsonl: there is no folder .*/no$"):
         start(tmp_path / "no" / "x.jsonl", follow=True).join()
 
 
-def test_a_truncated_file_is_read_anew(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_a_truncated_file_is_read_from_its_beginning(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"".join(LINES[:5]))
     running = start(path, follow=True)
@@ -150,7 +150,7 @@ def test_a_truncated_file_is_read_anew(tmp_path: Path, start: Any, eventually: A
     assert session.times[-1] >= begun - NS_PER_MS
 
 
-def test_the_file_that_took_the_name_is_next(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_the_file_that_took_the_name_is_read_next(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(LINES[0])
     running = start(path, follow=True)
@@ -164,7 +164,7 @@ def test_the_file_that_took_the_name_is_next(tmp_path: Path, start: Any, eventua
     assert lines_of(running.feed.only) == LINES[:4]
 
 
-def test_a_file_that_went_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
+def test_a_removed_file_is_waited_for(tmp_path: Path, start: Any, eventually: Any) -> None:
     path = tmp_path / "r.jsonl"
     path.write_bytes(LINES[0])
     running = start(path, follow=True)
@@ -176,7 +176,7 @@ def test_a_file_that_went_is_waited_for(tmp_path: Path, start: Any, eventually: 
     running.stop()
 
 
-def test_what_cannot_be_followed_is_refused(tmp_path: Path, open_source: Any, start: Any) -> None:
+def test_files_that_cannot_be_followed_are_refused(tmp_path: Path, open_source: Any, start: Any) -> None:
     with pytest.raises(UsageError, match="cannot be followed"):
         open_source(tmp_path / "x.jsonl.gz", follow=True)
     with pytest.raises(UsageError, match="cannot be combined"):

@@ -1,4 +1,4 @@
-"""Bytes to lines: any chunking gives what bytes.split gives; a line that is too long costs only itself."""
+"""Splitting bytes into lines: any chunking gives what bytes.split gives; a line too long costs only itself."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read(content: bytes, max_line_bytes: int = 1000) -> list[Decoded | Refusal]:
     return [*reader.read_bytes(content), *reader.finish()]
 
 
-def test_blank_lines_count_but_come_to_nothing() -> None:
+def test_blank_lines_count_but_yield_nothing() -> None:
     items = read(b"\n \t\r\n" + LOG + b"\n\nbad\n")
     assert [type(item) for item in items] == [Decoded, Refusal]
     assert isinstance(items[1], Refusal)
@@ -130,5 +130,5 @@ def test_malformed_lines_are_refused_by_number_and_the_rest_is_read(replay: Any)
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
-def test_the_last_line_counts_whatever_ends_it(ending: bytes) -> None:
+def test_the_last_line_counts_with_any_ending(ending: bytes) -> None:
     assert [type(item) for item in read(LOG + ending)] == [Decoded]

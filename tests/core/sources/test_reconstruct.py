@@ -1,4 +1,4 @@
-"""Reconstructed times: the same for the same file, never negative, the latest one is the file's."""
+"""Reconstructed times: reproducible, never negative, and the latest one is the file's modification time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def times(decoded: list[Decoded]) -> list[int]:
 
 
 @given(files, st.integers(-10, 2**62))
-def test_times_repeat_are_never_negative_and_end_with_the_file(content: bytes, mtime_ns: int) -> None:
+def test_times_are_reproducible_never_negative_and_end_at_the_files_time(content: bytes, mtime_ns: int) -> None:
     first, second = timed(content, mtime_ns), timed(content, mtime_ns)
     assert first == second
     found = times(first[1])

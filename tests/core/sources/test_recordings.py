@@ -1,4 +1,4 @@
-"""Recordings: replayed with their own sessions and times, whatever became of the recorder."""
+"""Recordings: replayed with their own sessions and times, even if the recorder was killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BEGIN = 1_700_000_000_000_000_000
 
 
 def as_envelopes(decoded: list[Decoded], session_id: str, time: int = BEGIN) -> list[Envelope]:
-    """What the host makes of a session's events; an event without a time gets the next microsecond."""
+    """Makes envelopes of a session's events as the host does. An event without a time gets the next microsecond."""
     made: list[Envelope] = []
     for seq, item in enumerate(decoded):
         time = item.time_unix_nano if item.time_unix_nano is not None else time + 1000
@@ -58,7 +58,7 @@ def host_event(event: ProofEvent) -> Decoded:
 
 
 def live(stream: Path, replay: Any) -> list[Envelope]:
-    """A stream as the host puts it into envelopes: opened, delivered, closed."""
+    """Makes envelopes of a whole stream as the host does: opened, delivered, closed."""
     session = replay(stream).only
     opened = SessionOpened(source="live", time_source="reconstructed", traceparent=None, resource={"host.name": "x"})
     closed = SessionClosed(outcome="ended", reason=None, refused=0)
@@ -143,7 +143,7 @@ def closing(session_id: str, seconds: float) -> Envelope:
     )
 
 
-def test_interleaved_sessions_come_apart_in_order(tmp_path: Path, replay: Any) -> None:
+def test_interleaved_sessions_are_separated_in_order(tmp_path: Path, replay: Any) -> None:
     lines = [
         log("a0", "a", 0),
         log("b0", "b", 1),
@@ -162,14 +162,14 @@ def test_interleaved_sessions_come_apart_in_order(tmp_path: Path, replay: Any) -
     assert b.closed == [("ended", None)]
 
 
-def test_thousands_of_ended_sessions_are_closed_on_the_way(tmp_path: Path, replay: Any) -> None:
+def test_thousands_of_ended_sessions_are_closed_early(tmp_path: Path, replay: Any) -> None:
     lines = [e for i in range(600) for e in (log("x", f"s{i}", i), closing(f"s{i}", i))]
     feed = replay(write(tmp_path / "r.jsonl", lines))
     assert len(feed.sessions) == 600
     assert all(session.closed == [("ended", None)] and len(session.decoded) == 2 for session in feed.sessions)
 
 
-def test_recorded_health_of_plugins_is_passed_over(tmp_path: Path, replay: Any) -> None:
+def test_recorded_health_of_plugins_is_skipped(tmp_path: Path, replay: Any) -> None:
     health = PluginHealth(
         plugin="otel",
         status="failed",
@@ -196,7 +196,7 @@ def telemetry(session_id: str, seconds: float) -> Envelope:
     )
 
 
-def test_telemetry_of_no_session_goes_with_the_one_around_it(tmp_path: Path, replay: Any) -> None:
+def test_telemetry_without_a_session_belongs_to_the_one_around_it(tmp_path: Path, replay: Any) -> None:
     lines = [
         telemetry("host-1", 0),
         log("a0", "a", 1),
@@ -226,7 +226,7 @@ def test_a_bare_line_among_envelopes_belongs_to_the_one_before(tmp_path: Path, r
     assert [refused.line for refused in session.refusals] == [1]
 
 
-def test_envelopes_without_a_session_are_one_session_with_their_times(tmp_path: Path, replay: Any) -> None:
+def test_envelopes_without_a_session_form_one_session_with_their_times(tmp_path: Path, replay: Any) -> None:
     path = tmp_path / "e.jsonl"
     line = '{"v":1,"time_unix_nano":%d,"event":{"Log":{"level":"Info","message":"x"}}}\n'
     path.write_text(line % 10**18 + line % (10**18 + 5) + '{"Log":{"level":"Info","message":"bare"}}\n')

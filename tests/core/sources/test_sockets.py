@@ -1,4 +1,4 @@
-"""Local sockets: several peers at once; slow, silent, dead and absent ones; what is in the way of listening."""
+"""Local sockets: several peers at once; slow, silent, dead and absent peers; obstacles to listening."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_ipv6_loopback(start: Any, eventually: Any) -> None:
     assert running.address.startswith("tcp://[::1]:")
 
 
-def test_a_slow_peer_is_heard_line_by_line(uri: str, start: Any, eventually: Any) -> None:
+def test_lines_of_a_slow_peer_are_delivered_one_by_one(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri)
     with connect(running.address) as peer:
         for count in range(1, 4):
@@ -78,7 +78,7 @@ def test_a_slow_peer_is_heard_line_by_line(uri: str, start: Any, eventually: Any
     eventually(lambda: running.feed.delivered == 4)
 
 
-def test_a_silent_peer_holds_nobody_and_is_no_session(uri: str, start: Any, eventually: Any) -> None:
+def test_a_silent_peer_blocks_no_other_and_gets_no_session(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri)
     with connect(running.address), connect(running.address) as talking:
         talking.sendall(LINES[0])
@@ -87,7 +87,7 @@ def test_a_silent_peer_holds_nobody_and_is_no_session(uri: str, start: Any, even
     assert running.feed.only.closed == [("interrupted", None)]
 
 
-def test_an_absent_peer_is_waited_for_and_stop_ends_it(uri: str, start: Any, tmp_path: Path) -> None:
+def test_stop_ends_the_wait_for_a_peer(uri: str, start: Any, tmp_path: Path) -> None:
     running = start(uri)
     assert running.address
     time.sleep(0.3)
@@ -135,7 +135,7 @@ def test_garbage_is_refused_at_once_and_the_rest_is_read(uri: str, start: Any, e
     assert [refused.line for refused in running.feed.only.refusals] == [1, 3]
 
 
-def test_recorded_sessions_come_through_a_socket(uri: str, start: Any, eventually: Any) -> None:
+def test_recorded_sessions_arrive_through_a_socket(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri)
     line = b'{"v":1,"time_unix_nano":7,"session_id":"far","event":{"Log":{"level":"Info","message":"x"}}}\n'
     with connect(running.address) as peer:
@@ -146,7 +146,7 @@ def test_recorded_sessions_come_through_a_socket(uri: str, start: Any, eventuall
     assert session.closed == [("lost", "the recording ends here")]
 
 
-def test_once_lets_nobody_else_in_and_ends_with_the_first(uri: str, start: Any, eventually: Any) -> None:
+def test_once_accepts_one_connection_and_ends_with_it(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri, once=True)
     peer = connect(running.address)
     peer.sendall(LINES[0])
@@ -161,7 +161,7 @@ def test_once_lets_nobody_else_in_and_ends_with_the_first(uri: str, start: Any, 
     assert len(running.feed.only.decoded) == 2
 
 
-def test_too_many_peers_are_turned_away(start: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_peers_are_refused(start: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_CONNECTIONS", 1)
     running = start("tcp://127.0.0.1:0")
     with connect(running.address) as first, connect(running.address) as second:
@@ -171,7 +171,7 @@ def test_too_many_peers_are_turned_away(start: Any, eventually: Any, monkeypatch
     assert any("was refused" in text for text in running.feed.announced)
 
 
-# What is in the way
+# Obstacles to listening
 
 
 def test_an_address_in_use_is_one_clear_line(start: Any, open_source: Any) -> None:
@@ -184,7 +184,7 @@ def test_an_address_in_use_is_one_clear_line(start: Any, open_source: Any) -> No
 @pytest.mark.parametrize(
     "uri", ["tcp://0.0.0.0:1", "tcp://example.com:80", "tcp://192.0.2.1:80", "tcp://[::]:80", "tcp://[2001:db8::1]:80"]
 )
-def test_other_machines_cannot_be_listened_for(uri: str, open_source: Any) -> None:
+def test_only_loopback_addresses_are_allowed(uri: str, open_source: Any) -> None:
     with pytest.raises(UsageError, match="connections are not authenticated, so only loopback addresses are allowed"):
         open_source(uri)
 
@@ -203,13 +203,13 @@ def test_other_machines_cannot_be_listened_for(uri: str, open_source: Any) -> No
         "unix:",
     ],
 )
-def test_addresses_of_another_form_are_usage_errors(uri: str, open_source: Any) -> None:
+def test_malformed_addresses_are_usage_errors(uri: str, open_source: Any) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(uri)}: expected (tcp://HOST:PORT|unix:PATH)"):
         open_source(uri)
 
 
 @pytest.mark.parametrize("port", ["22x", "99999", "-1", "+1", "1_0", "\u0663"])
-def test_a_port_that_is_none_is_a_usage_error(port: str, open_source: Any) -> None:
+def test_an_invalid_port_is_a_usage_error(port: str, open_source: Any) -> None:
     uri = f"tcp://127.0.0.1:{port}"
     with pytest.raises(UsageError, match=f"^{re.escape(uri)}: the port must be a number from 0 to 65535") as caught:
         open_source(uri)
@@ -247,7 +247,7 @@ def test_a_regular_file_in_the_way_is_not_deleted(tmp_path: Path, start: Any) ->
     assert path.read_text() == "data"
 
 
-def test_a_socket_that_somebody_put_in_our_place_is_not_removed(tmp_path: Path, start: Any) -> None:
+def test_a_file_that_replaced_our_socket_is_not_removed(tmp_path: Path, start: Any) -> None:
     path = tmp_path / "s.sock"
     running = start(f"unix:{path}")
     assert running.address
@@ -257,7 +257,7 @@ def test_a_socket_that_somebody_put_in_our_place_is_not_removed(tmp_path: Path, 
     assert path.read_text() == "theirs"
 
 
-def test_a_folder_that_is_missing_is_named(tmp_path: Path, start: Any) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path, start: Any) -> None:
     with pytest.raises(SourceError, match=r"^cannot listen on unix:.*/no/s.sock: there is no folder .*/no$"):
         start(f"unix:{tmp_path}/no/s.sock").join()
 

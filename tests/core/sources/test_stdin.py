@@ -1,4 +1,4 @@
-"""Standard input: read from the moment it is opened, each line stamped when it came; what was there before is said."""
+"""Standard input: read from the moment it is opened, each line stamped on arrival; earlier lines are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Pipe:
         os.write(self.writing, data)
 
     def fill(self) -> int:
-        """Write until it takes no more for half a second; returns how many bytes it took."""
+        """Write until the pipe accepts no more for half a second. Returns how many bytes it accepted."""
         os.set_blocking(self.writing, False)
         line, taken, refused = LAYER_START % 1, 0, 0
         while refused < 50:
@@ -56,7 +56,7 @@ class Pipe:
                 time.sleep(0.01)
         return taken
 
-    def end(self) -> None:
+    def close_writer(self) -> None:
         """Close the writing end."""
         self._close(self.writing)
 
@@ -66,7 +66,7 @@ class Pipe:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the ends that are still open."""
         self._close(self.reading)
         self._close(self.writing)
 
@@ -86,14 +86,14 @@ def host_logs(session: Any) -> list[str]:
     return [item.event.message for item in session.decoded if item.origin == "host"]
 
 
-def test_lines_are_stamped_when_they_come_however_long_plugins_take_to_get_ready(pipe: Pipe, start: Any) -> None:
+def test_lines_are_stamped_on_arrival_even_before_plugins_are_ready(pipe: Pipe, start: Any) -> None:
     source = stdin(pipe)
     pipe.write(LAYER_START % 0)
     time.sleep(0.3)
     pipe.write(LAYER_END % 0)
     time.sleep(0.3)
     ready = time.time_ns()
-    pipe.end()
+    pipe.close_writer()
     running = start(source)
     running.join()
     session = running.feed.only
@@ -104,7 +104,7 @@ def test_lines_are_stamped_when_they_come_however_long_plugins_take_to_get_ready
     assert host_logs(session) == []
 
 
-def test_what_was_there_before_is_laid_out_and_that_is_said_once(pipe: Pipe, start: Any, eventually: Any) -> None:
+def test_earlier_lines_are_reconstructed_and_a_log_event_says_so_once(pipe: Pipe, start: Any, eventually: Any) -> None:
     before = [b"no json\n", LAYER_START % 0, LAYER_END % 0, LAYER_START % 1, b'{"LayerEnd":']
     pipe.write(b"".join(before))
     earliest = time.time_ns()
@@ -114,7 +114,7 @@ def test_what_was_there_before_is_laid_out_and_that_is_said_once(pipe: Pipe, sta
     eventually(lambda: running.feed.delivered == 4)
     time.sleep(0.2)
     pipe.write((LAYER_END % 1).removeprefix(b'{"LayerEnd":') + b'{"Log":{"level":"Info","message":"no line ending"}}')
-    pipe.end()
+    pipe.close_writer()
     running.join()
     session = running.feed.only
     assert session.kinds == ["LayerStart", "LayerEnd", "LayerStart", "Log", "LayerEnd", "Log"]
@@ -131,7 +131,7 @@ def test_what_was_there_before_is_laid_out_and_that_is_said_once(pipe: Pipe, sta
 def test_a_recording_in_a_pipe_keeps_its_times(pipe: Pipe, start: Any) -> None:
     pipe.write(RECORDED + b'{"Log":{"level":"Info","message":"bare"}}\n')
     source = stdin(pipe)
-    pipe.end()
+    pipe.close_writer()
     running = start(source)
     running.join()
     session = running.feed.only
@@ -142,21 +142,21 @@ def test_a_recording_in_a_pipe_keeps_its_times(pipe: Pipe, start: Any) -> None:
 def test_times_of_envelopes_without_a_session_are_their_own(pipe: Pipe, start: Any) -> None:
     source = stdin(pipe)
     pipe.write(b'{"v":1,"time_unix_nano":7,"event":{"Log":{"level":"Info","message":"x"}}}\n')
-    pipe.end()
+    pipe.close_writer()
     running = start(source)
     running.join()
     session = running.feed.only
     assert (session.time_source, session.opened_at, session.times) == ("envelope", 7, [7])
 
 
-def test_what_is_read_ahead_is_bounded_and_the_writer_held_back(
+def test_reading_ahead_is_bounded_and_the_writer_held_back(
     pipe: Pipe, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrivals, "BUFFER_BYTES", 100_000)
     source = stdin(pipe)
     taken = pipe.fill()
     assert 100_000 <= taken <= 100_000 + 65_536 + 2**20
-    pipe.end()
+    pipe.close_writer()
     running = start(source)
     running.join()
     line = len(LAYER_START % 1)
@@ -180,13 +180,13 @@ def test_stdin_delivers_at_once_and_ends_with_its_writer(pipe: Pipe, start: Any,
     eventually(lambda: running.feed.delivered == 1)
     pipe.write(b"".join(lines[1:40]) + lines[40].strip())
     eventually(lambda: running.feed.delivered == 40)
-    pipe.end()
+    pipe.close_writer()
     running.join()
     assert running.feed.delivered == 41
     assert running.feed.only.closed == [("ended", None)]
 
 
-def test_a_file_put_in_as_standard_input_is_laid_out_whole_from_where_it_stands(tmp_path: Path, start: Any) -> None:
+def test_a_file_redirected_into_stdin_is_reconstructed_from_its_position(tmp_path: Path, start: Any) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(LAYER_START % 7 + LAYER_START % 0 + LAYER_END % 0 + LAYER_START % 1 + LAYER_END.strip() % 1)
     with path.open("rb", buffering=0) as file:
