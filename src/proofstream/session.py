@@ -84,7 +84,7 @@ class Session:
 
     @property
     def is_closed(self) -> bool:
-        """True once the session was closed. Events emitted after that are dropped."""
+        """True once the session is closed. Events emitted after that are dropped."""
         return self._closed
 
     def emit(self, event: ProofEvent) -> None:
@@ -139,7 +139,7 @@ class Session:
         self.post(Posted(event=start, captured=self._owner.capture()))
         try:
             yield scope
-        except BaseException as error:
+        except BaseException as error:  # an interrupt or an exit aborts the proof, too
             self.post(Posted(event=ProofAborted(reason=describe(error))))
             raise
         self.emit(scope.completion())
