@@ -296,7 +296,8 @@ class ProofEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of all events. The class name is the event's kind, and its key on the wire.
 
     Attributes:
-        bulk: True for bulk data, which a full lane may drop; False for facts that plugins build on. A subclass sets it for its kind: ``bulk: ClassVar[bool] = True``.
+        bulk: True for bulk data, which a full lane may drop; False for facts that plugins build on. A subclass
+            sets it for its kind: ``bulk: ClassVar[bool] = True``.
     """
 
     bulk: ClassVar[bool] = False
