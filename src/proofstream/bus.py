@@ -200,35 +200,43 @@ class Bus:
             self._lose(_kind_of(what))  # emitted by another thread while the session was being closed
             return
         try:
-            envelope = self._envelope(monotonic_ns, sender, what)
+            decoded = what if isinstance(what, Decoded) else self._checked(what)
         except WireError as error:
             sender.refuse_event(_kind_of(what), str(error))
             return
-        if isinstance(envelope.event, SessionClosed):
+        is_end = isinstance(decoded.event, SessionClosed)
+        if is_end:
+            # Before the end gets its number: the losses belong in front of it, and numbers only ever increase.
             self._report_losses(sender, envelopes)
+        envelope = self._envelope(monotonic_ns, sender, what, decoded)
+        if is_end:
             self._senders.discard(sender)
             sender.ended = isinstance(what, Posted)  # a recorded session may continue after its recorded end
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
 
-    def _envelope(self, monotonic_ns: int, sender: EventSender, what: ProofEvent | Posted | Decoded) -> Envelope:
+    def _checked(self, what: ProofEvent | Posted) -> Decoded:
+        return check_event(what.now() if isinstance(what, Posted) else what, self._decoder)
+
+    def _envelope(
+        self, monotonic_ns: int, sender: EventSender, what: ProofEvent | Posted | Decoded, decoded: Decoded
+    ) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
             time_unix_nano = now if what.time_unix_nano is None else what.time_unix_nano
             lineage = _recorded_lineage(what)
             return self._number(sender, what, time_unix_nano=time_unix_nano, origin=what.origin, lineage=lineage)
         if isinstance(what, Posted):
-            checked = check_event(what.now(), self._decoder)
             own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
             return self._number(
                 sender,
-                checked,
+                decoded,
                 time_unix_nano=now if own_time is None else own_time,
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
             )
-        return self._number(sender, check_event(what, self._decoder), time_unix_nano=now, origin=PRODUCER)
+        return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER)
 
     def _number(
         self,

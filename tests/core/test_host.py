@@ -756,6 +756,21 @@ def test_a_full_intake_drops_counts_and_says_so(make_host: MakeHost) -> None:
     assert host.close().problems == ["lost before the bus: 30 LayerEnd"]
 
 
+def test_a_loss_stands_in_front_of_the_sessions_end(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin, start=False, intake_capacity=5)
+    session = host.new_session(source="test")
+    for number in range(8):
+        session.emit(layer_end(number))
+    session.close()
+    host.intake.overflowed = False  # as where the flag was seen by an earlier round of the bus
+    host.start()
+    host.flush(10.0)
+    assert plugin.kinds[-2:] == ["EventsLost", "SessionClosed"]
+    numbers = [envelope.seq for envelope in plugin.envelopes]
+    assert numbers == sorted(set(numbers))
+
+
 def test_only_facts_that_the_intake_could_not_hold_are_a_problem(make_host: MakeHost) -> None:
     host = make_host(Metering("metering"), start=False, intake_capacity=10)
     session = host.new_session(source="test")
