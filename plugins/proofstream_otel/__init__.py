@@ -1,4 +1,4 @@
-"""Exports proofs as OpenTelemetry traces, metrics and logs: to a receiver, to files, or through the app's providers."""
+"""Exports proofs as OpenTelemetry traces, metrics and logs: to a receiver, to files or through the app's providers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from proofstream_otel.exporting import Exporting
+    from proofstream_otel.telemetry import Telemetry
 
 URL_PREFIXES = ("http://", "https://", "grpc://")
 
@@ -22,18 +22,18 @@ class OtelPlugin:
     """The plugin ``otel``.
 
     Attributes:
-        requires: The modules that it needs.
-        tick_s: How often it wants to be called when nothing happens.
+        requires: The modules that must be installed.
+        tick_s: Seconds between calls while no events arrive.
 
     Args:
-        tracer_provider: The application's tracer provider. Spans are made with it; it is never shut down. Without one,
-            what is configured is used, or else the global provider if it is one of the SDK.
+        tracer_provider: The application's tracer provider. It makes the spans, and is never shut down. Without one, the
+            configured destinations are used, or else the global provider if the SDK made it.
         meter_provider: The application's meter provider, with the same rules for metrics.
         logger_provider: The application's logger provider, with the same rules for log records.
-        settings: Values of the configuration table ``[otel]``, which win over it.
+        settings: Values that override the configuration table ``[otel]``.
     """
 
-    requires = ("opentelemetry.sdk",)
+    requires = ("opentelemetry.proto", "opentelemetry.sdk", "requests")
 
     tick_s = 1.0
 
@@ -49,7 +49,7 @@ class OtelPlugin:
         self._meter_provider = meter_provider
         self._logger_provider = logger_provider
         self._settings = settings
-        self._exporting: Exporting | None = None
+        self._telemetry: Telemetry | None = None
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
@@ -78,34 +78,34 @@ class OtelPlugin:
 
     @hookimpl
     def proofstream_capture(self) -> object:
-        """Capture the OpenTelemetry span that is current on the producer's thread, if there is one."""
-        # Nothing is imported: where this module is not loaded, no span can be current. Nor where it is half loaded, by
-        # this plugin's own lane for instance: what stands at its end is then missing.
+        """Capture the OpenTelemetry span that is current on the producer's thread, or None."""
+        # Never import here. If opentelemetry.trace is not loaded, or only half loaded by our own lane (no `__all__`
+        # yet), no span can be current.
         trace = sys.modules.get("opentelemetry.trace")
-        return parents.current(trace) if hasattr(trace, "__all__") else None
+        return parents.current_span(trace) if hasattr(trace, "__all__") else None
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Validate the table and open what it asks for; sits the run out if there is nowhere to export to."""
-        from proofstream_otel.exporting import Exporting
-        from proofstream_otel.routes import Providers
+        """Validate the table and open the destinations; sit the run out if there are none."""
+        from proofstream_otel.destinations import Providers
+        from proofstream_otel.telemetry import Telemetry
 
         providers = Providers(self._tracer_provider, self._meter_provider, self._logger_provider)
-        self._exporting = Exporting(context, {**context.config, **self._settings}, providers)
-        return not self._exporting.is_idle
+        self._telemetry = Telemetry(context, {**context.config, **self._settings}, providers)
+        return not self._telemetry.is_idle
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:
-        """Turn envelopes into spans, metrics and log records; returns the trace of each proof that begins."""
-        return None if self._exporting is None else self._exporting.consume(batch)
+        """Turn envelopes into spans, metrics and log records; return the trace of each proof that begins."""
+        return None if self._telemetry is None else self._telemetry.consume(batch)
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """Report what was exported and what was lost."""
-        return {} if self._exporting is None else self._exporting.counters()
+        """Count exported and lost items."""
+        return {} if self._telemetry is None else self._telemetry.counters()
 
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:
-        """End what is open and deliver what is left."""
-        if self._exporting is not None:
-            self._exporting.close(timeout_s)
+        """End the open spans and deliver what is left."""
+        if self._telemetry is not None:
+            self._telemetry.close(timeout_s)

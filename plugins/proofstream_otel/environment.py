@@ -1,4 +1,9 @@
-"""OpenTelemetry's own environment variables, as far as they concern an OTLP exporter."""
+"""Reads OpenTelemetry's environment variables for OTLP exporters.
+
+No public function does that: the official exporters resolve these variables in private functions, which differ between
+HTTP and gRPC, and which log a bad value and fall back to a default where we refuse to start. Where the SDK does have
+public parts, this plugin uses them: for the sampler, the resource and the headers.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,22 @@ from proofstream_otel.values.signals import METRICS, SIGNALS, TRACES, Signal
 
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _MILLISECONDS_FROM = 1000.0
-"""The specification has OTEL_EXPORTER_OTLP_TIMEOUT in milliseconds, Python's exporters read seconds."""
+"""OTEL_EXPORTER_OTLP_TIMEOUT is in milliseconds from this value on, else in seconds.
+
+The specification says milliseconds, but Python's exporters read seconds.
+"""
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):
-    """How spans, log records or metrics are put into requests.
+    """The limits of a queue and of its requests. The variables are given for traces.
 
     Attributes:
-        max_queue_bytes: Encoded items waiting, at most.
-        max_queue_items: The same in items; None for no such limit. OTEL_BSP_MAX_QUEUE_SIZE.
-        max_request_bytes: A request is sent when it is this large.
-        max_request_items: Or when it holds so many items. OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
-        delay_s: Or when its first item has waited this long. OTEL_BSP_SCHEDULE_DELAY, in milliseconds there.
-        give_up_s: A request not accepted in this time is given up. OTEL_BSP_EXPORT_TIMEOUT, in milliseconds there.
+        max_queue_bytes: The most bytes of encoded items that wait.
+        max_queue_items: The most items that wait, or None for no such limit. OTEL_BSP_MAX_QUEUE_SIZE.
+        max_request_bytes: A request is sent when it is this large,
+        max_request_items: or when it holds this many items (OTEL_BSP_MAX_EXPORT_BATCH_SIZE),
+        delay_s: or when its first item has waited this long (OTEL_BSP_SCHEDULE_DELAY, in milliseconds).
+        give_up_s: A request is given up after this time. OTEL_BSP_EXPORT_TIMEOUT, in milliseconds.
     """
 
     max_queue_bytes: int = 16 * 2**20
@@ -36,18 +44,18 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def batching_of(signal: Signal) -> Batching:
-    """The batching that the variables ask for: OTEL_BSP_* for traces, OTEL_BLRP_* for logs, none for metrics.
+    """Return the batching that the variables ask for: OTEL_BSP_* for traces, OTEL_BLRP_* for logs, none for metrics.
 
     Raises:
         ConfigError: A variable is not a whole number.
     """
     if signal is METRICS:
-        return Batching(delay_s=0.1)  # a whole collection comes at once, so nothing is gained by waiting
+        return Batching(delay_s=0.1)  # a whole collection comes at once, so waiting gains nothing
     return _batching("OTEL_BSP_" if signal is TRACES else "OTEL_BLRP_")
 
 
 def _batching(prefix: str) -> Batching:
-    """The batching that variables with the prefix ask for.
+    """Return the batching that the variables with a prefix ask for.
 
     Raises:
         ConfigError: A variable is not a whole number.
@@ -66,10 +74,10 @@ def _batching(prefix: str) -> Batching:
 
 
 def whole_number(name: str) -> int | None:
-    """The variable as a number from 0 up; None if it is not set.
+    """Return a variable as a number from 0 up, or None if it is not set.
 
     Raises:
-        ConfigError: It is anything else.
+        ConfigError: It is not a whole number.
     """
     raw = os.environ.get(name, "").strip()
     if not raw:
@@ -80,12 +88,12 @@ def whole_number(name: str) -> int | None:
 
 
 def is_sdk_disabled() -> bool:
-    """Whether OTEL_SDK_DISABLED turns all of OpenTelemetry off."""
+    """Return whether OTEL_SDK_DISABLED turns all of OpenTelemetry off."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def exporter(name: str, signal: Signal) -> str | None:
-    """An OTEL_EXPORTER_OTLP_ variable: the one for the signal, or else the one for all signals."""
+    """Return an OTEL_EXPORTER_OTLP_ variable: the signal's own one, or else the one for all signals."""
     return (
         os.environ.get(f"{_EXPORTER}{signal.variable}_{name}", "").strip()
         or os.environ.get(f"{_EXPORTER}{name}", "").strip()
@@ -94,22 +102,22 @@ def exporter(name: str, signal: Signal) -> str | None:
 
 
 def has_endpoint() -> bool:
-    """Whether a variable names an OTLP endpoint."""
+    """Return whether a variable names an OTLP endpoint."""
     return base_endpoint() is not None or any(own_endpoint(signal) is not None for signal in SIGNALS)
 
 
 def own_endpoint(signal: Signal) -> str | None:
-    """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or that of another signal, which is used as it is."""
+    """Return OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or the variable of another signal; its URL is used unchanged."""
     return os.environ.get(f"{_EXPORTER}{signal.variable}_ENDPOINT", "").strip() or None
 
 
 def base_endpoint() -> str | None:
-    """OTEL_EXPORTER_OTLP_ENDPOINT, which the signal's path is appended to."""
+    """Return OTEL_EXPORTER_OTLP_ENDPOINT, a base URL to which the signal's path is appended."""
     return os.environ.get(f"{_EXPORTER}ENDPOINT", "").strip() or None
 
 
 def timeout_s(signal: Signal, default: float = 10.0) -> float:
-    """OTEL_EXPORTER_OTLP_TIMEOUT: the longest that one attempt may take.
+    """Return OTEL_EXPORTER_OTLP_TIMEOUT, the longest time for one attempt, in seconds.
 
     Raises:
         ConfigError: It is not a positive number.
@@ -127,7 +135,7 @@ def timeout_s(signal: Signal, default: float = 10.0) -> float:
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """Files for TLS: whom to trust, and who we are."""
+    """Files for TLS: the authority to trust, and our own certificate and key."""
 
     authority: Path | None
     certificate: Path | None
@@ -135,10 +143,10 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tls(signal: Signal) -> Tls:
-    """OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY.
+    """Return the files that OTEL_EXPORTER_OTLP_CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY name.
 
     Raises:
-        ConfigError: A file that is named does not exist.
+        ConfigError: One of them does not exist.
     """
     return Tls(
         authority=_file("CERTIFICATE", signal),
@@ -153,15 +161,15 @@ def _file(name: str, signal: Signal) -> Path | None:
         return None
     path = Path(raw)
     if not path.is_file():
-        raise ConfigError(f"{_EXPORTER}{name}: there is no file {raw}")
+        raise ConfigError(f"{_EXPORTER}{name}: the file {raw} does not exist")
     return path
 
 
 def is_gzip(signal: Signal) -> bool:
-    """Whether OTEL_EXPORTER_OTLP_COMPRESSION asks for gzip.
+    """Return whether OTEL_EXPORTER_OTLP_COMPRESSION asks for gzip.
 
     Raises:
-        ConfigError: It asks for something that is not supported.
+        ConfigError: It asks for another compression.
     """
     raw = exporter("COMPRESSION", signal) or "none"
     if raw.lower() not in ("none", "gzip"):
@@ -170,22 +178,22 @@ def is_gzip(signal: Signal) -> bool:
 
 
 def is_turned_off(signal: Signal) -> bool:
-    """Whether OTEL_METRICS_EXPORTER, or that of another signal, is `none`."""
+    """Return whether OTEL_METRICS_EXPORTER, or the variable of another signal, is `none`."""
     return os.environ.get(f"OTEL_{signal.variable}_EXPORTER", "").strip().lower() == "none"
 
 
 def metric_interval_s(default: float) -> float:
-    """OTEL_METRIC_EXPORT_INTERVAL, in milliseconds there.
+    """Return OTEL_METRIC_EXPORT_INTERVAL, which is in milliseconds, in seconds.
 
     Raises:
         ConfigError: It is not a whole number above 0.
     """
     said = whole_number("OTEL_METRIC_EXPORT_INTERVAL")
     if said == 0:
-        raise ConfigError("OTEL_METRIC_EXPORT_INTERVAL: 0 is not a time")
+        raise ConfigError("OTEL_METRIC_EXPORT_INTERVAL: 0 is too short; give at least 1, in milliseconds")
     return default if said is None else said / 1000
 
 
 def wants_exemplars() -> bool:
-    """Whether OTEL_METRICS_EXEMPLAR_FILTER lets measurements point to their traces."""
+    """Return whether OTEL_METRICS_EXEMPLAR_FILTER lets measurements point to their traces."""
     return os.environ.get("OTEL_METRICS_EXEMPLAR_FILTER", "").strip().lower() != "always_off"

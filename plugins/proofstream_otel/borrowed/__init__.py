@@ -1,3 +1,3 @@
-"""Writers for providers that the application owns."""
+"""Writers for providers that belong to the application."""
 
 from __future__ import annotations

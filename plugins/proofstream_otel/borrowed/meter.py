@@ -1,6 +1,6 @@
-"""The meter for a meter provider that is not ours: the application's, passed in or global.
+"""Hands measurements to a meter provider of the application, passed in or global.
 
-It is never shut down, flushed or made global by us. What it does with exemplars and views is its own affair.
+We never shut the provider down, flush it or make it global. Exemplars and views are its own business.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
 
 from proofstream_otel.metrics.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
-from proofstream_otel.otlp.span_writer import context_of
-from proofstream_otel.values.metric_points import SpanRef
+from proofstream_otel.sdk_context import context_of_ref
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, SCOPE, Instrument, Metric
-from proofstream_otel.values.spans import Parent
+from proofstream_otel.values.spans import SpanRef
 
 
 class BorrowedMeter(Meter):
-    """Hands measurements to the provider's instruments; gauges are read when the provider wants them."""
+    """Hands measurements to the provider's instruments; the provider reads gauges when it wants them."""
 
     def __init__(self, provider: MeterProvider, identity: Mapping[str, str]) -> None:
         super().__init__()
@@ -30,7 +29,7 @@ class BorrowedMeter(Meter):
         for metric in METRICS:
             self._create(metric)
 
-    def forget(self) -> None:
+    def end_all_series(self) -> None:
         """End the series of all gauges."""
         for series in self._readings.values():
             series.clear()
@@ -62,29 +61,25 @@ class BorrowedMeter(Meter):
         totals = self._totals.setdefault(metric, {})
         key = bounded(totals, key)
         totals[key] = fitting(totals.get(key, 0) + amount)
-        # The provider adds by itself; its sum stays an integer, and may become too large for one, until a double comes.
+        # The provider sums on its own; switch to float before that sum overflows int64.
         self._counters[metric].add(type(totals[key])(amount), dict(key), Context())
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
-        self._histograms[metric].record(value, dict(key), Context() if ref is None else _context(ref))
+        self._histograms[metric].record(value, dict(key), Context() if ref is None else context_of_ref(ref))
 
     def _watch(self, metric: Metric, key: Key, reading: Reading) -> None:
         series = self._readings[metric]
         series[bounded(series, key)] = reading
 
-    def _remove(self, metric: Metric, key: Key) -> None:
+    def _end(self, metric: Metric, key: Key) -> None:
         self._readings[metric].pop(key, None)
 
 
 def _observing(series: dict[Key, Reading]) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def observe(_options: CallbackOptions) -> Iterable[Observation]:
-        # Called by a thread of the provider's, so what is gone through must not change meanwhile.
+        # A thread of the provider calls this while the lane adds and ends series, so iterate over a copy.
         for key, reading in list(series.items()):
             if (value := usable_reading(reading)) is not None:
                 yield Observation(value, dict(key))
 
     return observe
-
-
-def _context(ref: SpanRef) -> Context:
-    return context_of(Parent(trace_id=ref.trace_id, span_id=ref.span_id, sampled=ref.sampled, remote=False))

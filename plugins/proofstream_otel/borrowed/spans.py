@@ -1,6 +1,6 @@
-"""The writer for a tracer provider that is not ours: the application's, passed in or global.
+"""Hands spans to a tracer provider of the application, passed in or global.
 
-Ids, limits, sampling and delivery are the provider's. It is never shut down, flushed or made global by us.
+The provider decides on ids, limits, sampling and delivery. We never shut it down, flush it or make it global.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider, set_span_in_context
 
-from proofstream_otel.otlp.span_writer import context_of
+from proofstream_otel.sdk_context import context_of
 from proofstream_otel.values.semconv import SCOPE
-from proofstream_otel.values.spans import Parent, SpanLink, SpanValues, Started, count_rounds, recount
+from proofstream_otel.values.spans import Parent, SpanLink, SpanValues, StartedRoot, count_rounds, recount
 
 
 class BorrowedWriter:
-    """Starts roots when they begin, as their ids and sampling are wanted then; all other spans when they have ended."""
+    """Starts roots as they begin, because their ids and sampling are needed then, and other spans at their end."""
 
     def __init__(self, provider: TracerProvider, identity: Mapping[str, str]) -> None:
         self._tracer = provider.get_tracer(SCOPE, identity.get("proofstream.version", ""))
@@ -25,18 +25,17 @@ class BorrowedWriter:
         self._handed_over = 0
         self._unsampled = 0
 
-    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
         """Begin a root span."""
-        context = Context() if parent is None else context_of(parent)
-        made = self._begin(span, context)
+        made = self._begin(span, context_of(parent))
         self._roots[span.span_id] = made
         found = made.get_span_context()
-        return Started(
+        return StartedRoot(
             trace_id=f"{found.trace_id:032x}", span_id=f"{found.span_id:016x}", sampled=found.trace_flags.sampled
         )
 
-    def end(self, span: SpanValues) -> None:
-        """Complete a root span, or make any other one whole."""
+    def end_span(self, span: SpanValues) -> None:
+        """Complete a root span; make any other span and complete it."""
         made = self._roots.pop(span.span_id, None) if span.is_root else self._child(span)
         if made is None:
             return
@@ -53,17 +52,8 @@ class BorrowedWriter:
         self._handed_over += 1
 
     def counters(self) -> dict[str, int]:
-        """Spans handed to the provider, and those that it does not sample. Delivery is its own affair."""
+        """Count the spans handed to the provider, which delivers them on its own, and those that it does not sample."""
         return {"spans_handed_over": self._handed_over, "spans_unsampled": self._unsampled}
-
-    def hurry(self) -> None:
-        """Do nothing: it never waits."""
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Do nothing: delivery is the provider's."""
-
-    def close(self, timeout_s: float) -> None:
-        """Do nothing: delivery is the provider's."""
 
     def _child(self, span: SpanValues) -> Span:
         return self._begin(span, set_span_in_context(self._roots[span.root_span_id], Context()))
@@ -78,12 +68,12 @@ class BorrowedWriter:
         )
 
     def _link(self, link: SpanLink) -> Link | None:
-        """The link with the provider's own ids."""
+        """Make the link with the provider's ids."""
         target = self._roots.get(link.span_id)
         return None if target is None else Link(target.get_span_context())
 
 
 def _recount(made: Span, span: SpanValues) -> None:
-    """Say how many rounds are left where the provider's own limit has dropped some."""
+    """Correct the counts of rounds if the provider's own limit has dropped some."""
     if isinstance(made, ReadableSpan):
         made.set_attributes(recount(span.attributes, count_rounds(span.events) - count_rounds(made.events)))

@@ -1,4 +1,4 @@
-"""What the GPUs do, as metrics: measured figures under OpenTelemetry's names, reported ones under our own."""
+"""GPUs as metrics: measured figures under OpenTelemetry's names, reported ones under our own."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from proofstream_otel.metrics.meter import Labels, Meter, Number
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 
 SILENT_AFTER_S = 60.0
-"""A device that nothing was heard of for so long is not there any more."""
+"""Series of a device end when it has been silent for this long."""
 
 MAX_DEVICES = 256
-"""Devices followed at most, measured and reported ones each."""
+"""The most devices that are followed, measured and reported ones each."""
 
 _MAX_REASONS = 64
 _HZ_PER_MHZ = 1e6
@@ -23,7 +23,7 @@ _Value = tuple[Metric, Labels, Number]
 
 
 class _Device:
-    """What is shown of one device."""
+    """The series of one device."""
 
     def __init__(self) -> None:
         self.heard_at = 0.0
@@ -45,16 +45,16 @@ class GpuMetrics:
         self._devices: dict[str, _Device] = {}
         self._reported = ReportedFigures(meter)
 
-    def take(self, event: GpuTelemetry | GpuStatus) -> None:
-        """Take what is measured or reported."""
+    def record_devices(self, event: GpuTelemetry | GpuStatus) -> None:
+        """Record measured or reported figures."""
         if isinstance(event, GpuStatus):
-            self._reported.take(event)
+            self._reported.record_status(event)
             return
         for reading in event.devices:
             self._show(reading)
 
     def flush(self) -> None:
-        """End the series of devices that nothing was heard of."""
+        """End the series of devices that have gone silent."""
         now = self._clock()
         for device_id, device in list(self._devices.items()):
             if now - device.heard_at > SILENT_AFTER_S:
@@ -62,7 +62,7 @@ class GpuMetrics:
                 del self._devices[device_id]
 
     def forget_reported(self) -> None:
-        """End the series of what provers report, as none of them is at work."""
+        """End the series of reported figures, since no prover is active."""
         self._reported.forget()
 
     def _show(self, reading: GpuReading) -> None:
@@ -79,57 +79,54 @@ class GpuMetrics:
         now_shown = [(metric, labels) for metric, labels, _ in values]
         for series in device.shown:
             if series not in now_shown:
-                self._meter.remove(*series)
+                self._meter.end_series(*series)
         for metric, labels, value in values:
-            self._meter.set(metric, value, labels)
+            self._meter.set_value(metric, value, labels)
         device.shown = now_shown
 
     def _hide(self, device: _Device) -> None:
         for series in device.shown:
-            self._meter.remove(*series)
+            self._meter.end_series(*series)
 
 
 class ReportedFigures:
-    """What provers say about devices, but for the placeholders that they are known to fill in.
-
-    A utilization that equals the share of layers done is made up. Free memory that is 0 or never changes is the total,
-    or nothing at all.
-    """
+    """Provers' figures of devices, without the known placeholders."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._reported = ReportedDevices()
         self._shown: dict[int, None] = {}
 
-    def take(self, event: GpuStatus) -> None:
-        """Take a status."""
+    def record_status(self, event: GpuStatus) -> None:
+        """Record a status."""
         for device in event.devices[:MAX_DEVICES]:
             if device.device_id in self._shown or len(self._shown) < MAX_DEVICES:
                 self._shown[device.device_id] = None
-                self._take_device(event, device)
+                self._record_device(event, device)
 
     def forget(self) -> None:
         """End all series."""
         for device_id in self._shown:
             for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
-                self._meter.remove(metric, {Label.DEVICE: device_id})
+                self._meter.end_series(metric, {Label.DEVICE: device_id})
         self._shown.clear()
         self._reported.forget()
 
-    def _take_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
+    def _record_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
         labels = {Label.DEVICE: device.device_id}
-        utilization = self._reported.utilization(event, device)
-        if utilization is None:
-            self._meter.remove(Metrics.REPORTED_UTILIZATION, labels)
-        else:
-            self._meter.set(Metrics.REPORTED_UTILIZATION, utilization, labels)
-        free = self._reported.free_memory_bytes(device)
-        if free is not None:
-            self._meter.set(Metrics.REPORTED_FREE_MEMORY, free, labels)
+        figures: dict[Metric, Number | None] = {
+            Metrics.REPORTED_UTILIZATION: self._reported.utilization(event, device),
+            Metrics.REPORTED_FREE_MEMORY: self._reported.free_memory_bytes(device),
+        }
+        for metric, figure in figures.items():
+            if figure is None:
+                self._meter.end_series(metric, labels)
+            else:
+                self._meter.set_value(metric, figure, labels)
 
 
 def _values_of(reading: GpuReading, reasons: list[str]) -> Iterator[_Value]:
-    """Everything that a reading says; a figure that is missing makes no series."""
+    """Yield the figures of a reading; a missing one makes no series."""
     named = {Label.HW_ID: reading.id, **_given({Label.HW_NAME: reading.name})}
     parented = {**named, **_given({Label.HW_PARENT: reading.parent_id})}
     hardware = {**parented, Label.HW_TYPE: "gpu"}

@@ -1,4 +1,4 @@
-"""Where measurements go: one face for our own pipeline and for a provider that is not ours."""
+"""The interface for measurements, shared by our own pipeline and by a provider of the application."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from proofstream_otel.values import safe
-from proofstream_otel.values.metric_points import SpanRef
 from proofstream_otel.values.semconv import Metric
+from proofstream_otel.values.spans import SpanRef
 
 Number: TypeAlias = int | float
 Labels: TypeAlias = Mapping[str, str | int]
 Reading: TypeAlias = Callable[[], Number | None]
-"""Gives a value when it is asked for, or None while there is none."""
+"""Returns the current value, or None while there is no value."""
 
 Key: TypeAlias = tuple[tuple[str, str | int], ...]
-"""Labels in order, as the key of a series."""
+"""Sorted labels: the key of a series."""
 
 MAX_SERIES = 2000
-"""Series of one metric; what comes beyond goes into one that says so."""
+"""The most series of one metric. Measurements for further ones go into the series `OVERFLOW`."""
 
 OVERFLOW: Key = (("otel.metric.overflow", True),)
 
@@ -30,41 +30,41 @@ _MAX_INT = 2**63 - 1
 
 
 class Meter(ABC):
-    """Takes measurements. Numbers that are not finite are left out and counted, before anything else sees them.
+    """Takes measurements; leaves out and counts the ones that are not finite.
 
-    Called by one thread; `Reading` functions may be called by another.
+    One thread makes all calls. Another one may call `Reading` functions.
     """
 
     def __init__(self) -> None:
         self._refused = 0
 
-    def add(self, metric: Metric, amount: Number, labels: Labels) -> None:
-        """Raise a counter; by 0 to begin its series."""
+    def add_count(self, metric: Metric, amount: Number, labels: Labels) -> None:
+        """Raise a counter; raise it by 0 to begin its series."""
         if self._is_usable(amount) and amount >= 0:
             self._add(metric, fitting(amount), key_of(labels))
 
-    def record(self, metric: Metric, value: float, labels: Labels, ref: SpanRef | None) -> None:
-        """Add a measurement to a histogram; `ref` is the span it was made of."""
+    def record_value(self, metric: Metric, value: float, labels: Labels, ref: SpanRef | None) -> None:
+        """Add a measurement to a histogram; `ref` is the span that was measured."""
         if self._is_usable(value):
             self._record(metric, float(value), key_of(labels), ref)
 
-    def set(self, metric: Metric, value: Number, labels: Labels) -> None:
-        """Say what a gauge, an up-down counter or a counter that others count stands at."""
+    def set_value(self, metric: Metric, value: Number, labels: Labels) -> None:
+        """Set a gauge, an up-down counter, or a counter that a third party counts."""
         if self._is_usable(value):
             number = fitting(value)
             self._watch(metric, key_of(labels), lambda: number)
 
-    def watch(self, metric: Metric, labels: Labels, reading: Reading) -> None:
-        """Ask for the value of a gauge whenever it is collected."""
+    def watch_value(self, metric: Metric, labels: Labels, reading: Reading) -> None:
+        """Read the value of a gauge whenever metrics are collected."""
         self._watch(metric, key_of(labels), reading)
 
-    def remove(self, metric: Metric, labels: Labels) -> None:
-        """End the series of a gauge, or of a counter that others count."""
-        self._remove(metric, key_of(labels))
+    def end_series(self, metric: Metric, labels: Labels) -> None:
+        """End a series that `set_value` or `watch_value` began."""
+        self._end(metric, key_of(labels))
 
     @property
     def refused(self) -> int:
-        """Measurements left out because they were no finite numbers."""
+        """Measurements left out because they were not finite."""
         return self._refused
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Meter(ABC):
     def _watch(self, metric: Metric, key: Key, reading: Reading) -> None: ...
 
     @abstractmethod
-    def _remove(self, metric: Metric, key: Key) -> None: ...
+    def _end(self, metric: Metric, key: Key) -> None: ...
 
     def _is_usable(self, value: Number) -> bool:
         usable = isinstance(value, int) or math.isfinite(value)
@@ -86,7 +86,7 @@ class Meter(ABC):
 
 
 def key_of(labels: Labels) -> Key:
-    """Labels as a key; texts are made safe and cut."""
+    """Make the key of a series; its texts are made safe and cut."""
     return _key_of(tuple(labels.items()))
 
 
@@ -98,12 +98,12 @@ def _key_of(labels: Key) -> Key:
 
 
 def bounded(series: Mapping[Key, object], key: Key) -> Key:
-    """The key, or the one of what is too much."""
+    """Return the key, or `OVERFLOW` if it would begin one series too many."""
     return key if key in series or len(series) < MAX_SERIES else OVERFLOW
 
 
 def usable_reading(reading: Reading) -> Number | None:
-    """The value, if there is one that can be exported."""
+    """Return the value, or None if there is no value that can be exported."""
     value = reading()
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
@@ -111,5 +111,6 @@ def usable_reading(reading: Reading) -> Number | None:
 
 
 def fitting(value: Number) -> Number:
-    """The value as OTLP can carry it: an integer outside of int64 as the nearest double. One costs a whole request."""
+    """Return the value as OTLP can carry it; an integer outside of int64 becomes the nearest double."""
+    # protobuf refuses such an integer, and with it the whole request.
     return float(value) if isinstance(value, int) and abs(value) > _MAX_INT else value

@@ -1,7 +1,7 @@
-"""The meter of our own pipeline: cumulative sums, histograms and gauges, collected when we say so.
+"""The meter of our own pipeline: cumulative sums, histograms and gauges, collected on demand.
 
-The SDK's is not used here: its histograms cannot begin at zero, its series never end, and its readers export on threads
-and at times of their own.
+The SDK's meter does not serve here: its histograms cannot begin at zero, its series never end, and its readers export
+on threads and at times of their own.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from proofstream_otel.values.metric_points import (
     MetricPoints,
     NumberPoint,
     Point,
-    SpanRef,
 )
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metric
+from proofstream_otel.values.spans import SpanRef
 
 
-class _Sum:
+class _SumSeries:
     __slots__ = ("start_unix_nano", "value")
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Sum:
         return NumberPoint(dict(key), self.start_unix_nano, self.start_unix_nano, type(self.value)())
 
 
-class _Histogram:
+class _HistogramSeries:
     __slots__ = ("_buckets", "_count", "_exemplars", "_max", "_min", "_sum", "start_unix_nano")
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Histogram:
             self._exemplars[bucket] = exemplar
 
     def point(self, key: Key, now: int) -> Point:
-        exemplars, self._exemplars = list(self._exemplars.values()), {}  # each is sent once
+        exemplars, self._exemplars = list(self._exemplars.values()), {}  # send each once
         return HistogramPoint(
             attributes=dict(key),
             start_unix_nano=self.start_unix_nano,
@@ -87,12 +87,12 @@ class _Histogram:
         )
 
 
-class Registry(Meter):
-    """Keeps the state of all series.
+class OwnMeter(Meter):
+    """Keeps all series and their values.
 
     Args:
         exemplars: Whether histograms keep measurements that point to their spans.
-        clock: Gives the time in nanoseconds since the epoch.
+        clock: Returns the time in nanoseconds since the epoch.
     """
 
     def __init__(self, *, exemplars: bool = True, clock: Callable[[], int] = time.time_ns) -> None:
@@ -101,24 +101,25 @@ class Registry(Meter):
         self._clock = clock
         self._began_unix_nano = clock()
         self._collected_unix_nano = self._began_unix_nano
-        self._sums: dict[Metric, dict[Key, _Sum]] = {}
-        self._histograms: dict[Metric, dict[Key, _Histogram]] = {}
+        self._sums: dict[Metric, dict[Key, _SumSeries]] = {}
+        self._histograms: dict[Metric, dict[Key, _HistogramSeries]] = {}
         self._readings: dict[Metric, dict[Key, Reading]] = {}
         self._shown: dict[Metric, list[Key]] = {}
 
     def collect(self) -> list[MetricPoints]:
-        """All series as they are now, in the order of the documentation.
+        """Return all series as they are now, in the order of the documentation.
 
-        A series of a counter or histogram that is new begins with a zero, at the time of the collection before: from
-        then on it was zero for all that anybody can know, and without it no query could see its first increment.
+        A new series of a counter or histogram begins with a zero at the time of the previous collection, when it still
+        had no value. Without that point no query could see its first increment.
         """
+        # Times of one series must rise, even if the wall clock is set back.
         now = max(self._clock(), self._collected_unix_nano + 1)
         collected = [group for metric in METRICS for group in _grouped(metric, self._points(metric, now))]
         self._collected_unix_nano = now
         return collected
 
     def _points(self, metric: Metric, now: int) -> Iterator[Point]:
-        series: dict[Key, _Sum] | dict[Key, _Histogram] = (
+        series: dict[Key, _SumSeries] | dict[Key, _HistogramSeries] = (
             self._histograms.get(metric, {})
             if metric.instrument is Instrument.HISTOGRAM
             else self._sums.get(metric, {})
@@ -131,7 +132,7 @@ class Registry(Meter):
         yield from self._read(metric, now)
 
     def _read(self, metric: Metric, now: int) -> Iterator[Point]:
-        """What gauges and the like stand at, and an end for each series that had a value before and has none now."""
+        """Yield the values of gauges and the like, and an end for each series that has lost its value."""
         series = self._readings.get(metric)
         if series is None:
             return
@@ -149,7 +150,7 @@ class Registry(Meter):
         key = bounded(series, key)
         state = series.get(key)
         if state is None:
-            state = series[key] = _Sum()
+            state = series[key] = _SumSeries()
         state.value = fitting(state.value + amount)
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
@@ -157,7 +158,7 @@ class Registry(Meter):
         key = bounded(series, key)
         state = series.get(key)
         if state is None:
-            state = series[key] = _Histogram()
+            state = series[key] = _HistogramSeries()
         exemplar = None
         if self._exemplars and ref is not None and ref.sampled:
             exemplar = Exemplar(value, self._clock(), ref.trace_id, ref.span_id)
@@ -167,7 +168,7 @@ class Registry(Meter):
         series = self._readings.setdefault(metric, {})
         series[bounded(series, key)] = reading
 
-    def _remove(self, metric: Metric, key: Key) -> None:
+    def _end(self, metric: Metric, key: Key) -> None:
         self._readings.get(metric, {}).pop(key, None)
 
 

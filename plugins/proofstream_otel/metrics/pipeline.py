@@ -1,4 +1,4 @@
-"""What became of events and exports, and how the plugins are, as metrics."""
+"""The fate of events and exports, and the health of plugins, as metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
 from proofstream_otel.metrics.meter import Labels, Meter
-from proofstream_otel.otlp.exporter import Delivery
 from proofstream_otel.values.semconv import Label, Metric, Metrics
+from proofstream_otel.values.signals import ExportCounts
 
 OTHER = "other"
 INTAKE = "intake"
@@ -20,21 +20,21 @@ _LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
 class PipelineMetrics:
-    """Counts events, and follows what the host says about plugins."""
+    """Counts events, and follows the host's reports on plugins."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._received: dict[type[ProofEvent], int] = {}
         self._known: dict[tuple[Metric, tuple[str, ...]], int] = {}
-        meter.add(Metrics.EVENTS_REFUSED, 0, {})
+        meter.add_count(Metrics.EVENTS_REFUSED, 0, {})
         for where in (INTAKE, PRODUCER_SIDE):
-            meter.add(Metrics.EVENTS_LOST, 0, {Label.WHERE: where})
+            meter.add_count(Metrics.EVENTS_LOST, 0, {Label.WHERE: where})
 
-    def feed(self, envelope: Envelope) -> None:
-        """Take the next envelope."""
+    def count_event(self, envelope: Envelope) -> None:
+        """Count the next envelope."""
         event = envelope.event
         if envelope.origin == PRODUCER:
-            kind = type(event)  # counted by type, as this is called for every event of a stream
+            kind = type(event)  # a cheap key: this runs for every event of a stream
             self._received[kind] = self._received.get(kind, 0) + 1
             if isinstance(event, Log):
                 self._note_lagged(event)
@@ -43,46 +43,46 @@ class PipelineMetrics:
         elif isinstance(event, EventsLost):
             self._note_lost(event)
         elif isinstance(event, SessionClosed):
-            self._meter.add(Metrics.EVENTS_REFUSED, event.refused, {})
+            self._meter.add_count(Metrics.EVENTS_REFUSED, event.refused, {})
 
     def flush(self) -> None:
-        """Hand on what was counted."""
+        """Pass the counts on to the meter."""
         for kind, number in self._received.items():
             name = OTHER if kind is UnknownEvent else kind.__name__
-            self._meter.add(Metrics.EVENTS_RECEIVED, number, {Label.EVENT_KIND: name})
+            self._meter.add_count(Metrics.EVENTS_RECEIVED, number, {Label.EVENT_KIND: name})
         self._received.clear()
 
-    def note_deliveries(self, deliveries: Mapping[str, Delivery]) -> None:
-        """Take what became of exports so far, by signal."""
-        for signal, delivery in deliveries.items():
+    def note_exports(self, exports: Mapping[str, ExportCounts]) -> None:
+        """Record the exporters' counts, given by the signal's name."""
+        for signal, counts in exports.items():
             labels = {Label.SIGNAL: signal}
-            self._raise_to(Metrics.OTLP_EXPORTED, delivery.exported, labels)
-            self._raise_to(Metrics.OTLP_LOST, delivery.lost, labels)
-            self._raise_to(Metrics.OTLP_FAILURES, delivery.failed_attempts, labels)
+            self._raise_to(Metrics.OTLP_EXPORTED, counts.exported, labels)
+            self._raise_to(Metrics.OTLP_LOST, counts.lost, labels)
+            self._raise_to(Metrics.OTLP_FAILURES, counts.failed_attempts, labels)
 
     def _note_lagged(self, event: Log) -> None:
         lagged = _LAGGED.fullmatch(event.message)
         if lagged is not None:
-            self._meter.add(Metrics.EVENTS_LOST, int(lagged[1]), {Label.WHERE: PRODUCER_SIDE})
+            self._meter.add_count(Metrics.EVENTS_LOST, int(lagged[1]), {Label.WHERE: PRODUCER_SIDE})
 
     def _note_lost(self, event: EventsLost) -> None:
         if event.where != INTAKE:
-            return  # what a lane drops is in that plugin's health
+            return  # that plugin's health counts the events that its lane drops
         for kind, number in event.counts.items():
-            self._meter.add(Metrics.EVENTS_LOST, number, {Label.WHERE: INTAKE, Label.EVENT_KIND: kind})
+            self._meter.add_count(Metrics.EVENTS_LOST, number, {Label.WHERE: INTAKE, Label.EVENT_KIND: kind})
 
     def _note_health(self, event: PluginHealth) -> None:
         labels = {Label.PLUGIN: event.plugin}
-        self._meter.set(Metrics.LANE_DEPTH, event.depth, labels)
-        self._meter.set(Metrics.LANE_LAG, event.lag_s, labels)
-        self._meter.set(Metrics.PLUGIN_READY, int(event.status in _READY), labels)
+        self._meter.set_value(Metrics.LANE_DEPTH, event.depth, labels)
+        self._meter.set_value(Metrics.LANE_LAG, event.lag_s, labels)
+        self._meter.set_value(Metrics.PLUGIN_READY, int(event.status in _READY), labels)
         self._raise_to(Metrics.PLUGIN_FAILURES, int(event.status in _DOWN), labels)
-        self._meter.add(Metrics.EVENTS_DROPPED, 0, labels)
+        self._meter.add_count(Metrics.EVENTS_DROPPED, 0, labels)
         for kind, number in event.dropped.items():
             self._raise_to(Metrics.EVENTS_DROPPED, number, {**labels, Label.EVENT_KIND: kind})
 
     def _raise_to(self, metric: Metric, total: int, labels: Labels) -> None:
-        """Raise a counter by what its total has grown."""
+        """Raise a counter by the growth of its total."""
         key = (metric, tuple(str(value) for value in labels.values()))
-        self._meter.add(metric, max(0, total - self._known.get(key, 0)), labels)
+        self._meter.add_count(metric, max(0, total - self._known.get(key, 0)), labels)
         self._known[key] = max(total, self._known.get(key, 0))

@@ -1,4 +1,4 @@
-"""State programs as metrics: what a run costs, and what runs have moved."""
+"""State programs as metrics: the cost of a run, and the bytes that runs have moved."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _NS_PER_S = 1e9
 
 
 class StateMetrics:
-    """Follows what is derived from the declarations of a model's states."""
+    """Follows the events that are derived from a model's declared states."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def take(self, event: StateProgramCost | StateBytesMoved) -> None:
-        """Take a cost, or what was moved since the last time."""
+    def record_program(self, event: StateProgramCost | StateBytesMoved) -> None:
+        """Record a cost, or the bytes moved since the last such event."""
         if isinstance(event, StateProgramCost):
             self._price(event)
         else:
@@ -25,32 +25,32 @@ class StateMetrics:
     def _price(self, event: StateProgramCost) -> None:
         labels = _labels_of(event)
         for group in event.states:
-            self._meter.set(
+            self._meter.set_value(
                 Metrics.STATE_COST,
                 group.bytes,
                 {**labels, Label.STATE_KIND: group.kind, Label.STATE_GROUP: group.group},
             )
         if not event.states:
-            self._meter.set(Metrics.STATE_COST, event.bytes, labels)
+            self._meter.set_value(Metrics.STATE_COST, event.bytes, labels)
 
     def _move(self, event: StateBytesMoved) -> None:
         labels = _labels_of(event)
-        self._meter.add(Metrics.STATE_RUNS, event.runs, labels)
-        self._meter.add(Metrics.STATE_SEQUENCES, event.sequences, labels)
+        self._meter.add_count(Metrics.STATE_RUNS, event.runs, labels)
+        self._meter.add_count(Metrics.STATE_SEQUENCES, event.sequences, labels)
         for group in event.states:
-            self._meter.add(
+            self._meter.add_count(
                 Metrics.STATE_MOVED,
                 group.bytes,
                 {**labels, Label.STATE_KIND: group.kind, Label.STATE_GROUP: group.group},
             )
         if not event.states:
-            self._meter.add(Metrics.STATE_MOVED, event.bytes, labels)
+            self._meter.add_count(Metrics.STATE_MOVED, event.bytes, labels)
         if not event.timed_ns:
             return
         seconds = event.timed_ns / _NS_PER_S
-        self._meter.add(Metrics.STATE_TIMED_MOVED, event.timed_bytes, labels)
-        self._meter.add(Metrics.STATE_TIME, seconds, labels)
-        self._meter.set(Metrics.STATE_BANDWIDTH, event.timed_bytes / seconds, labels)
+        self._meter.add_count(Metrics.STATE_TIMED_MOVED, event.timed_bytes, labels)
+        self._meter.add_count(Metrics.STATE_TIME, seconds, labels)
+        self._meter.set_value(Metrics.STATE_BANDWIDTH, event.timed_bytes / seconds, labels)
 
 
 def _labels_of(event: StateProgramCost | StateBytesMoved) -> Labels:

@@ -1,3 +1,3 @@
-"""Our own pipeline: values encoded as OTLP and delivered to a receiver or to files."""
+"""Our own pipeline: encodes values as OTLP, and delivers them to a receiver or to files."""
 
 from __future__ import annotations

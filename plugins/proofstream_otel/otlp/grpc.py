@@ -1,4 +1,4 @@
-"""OTLP over gRPC."""
+"""Sends OTLP over gRPC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import grpc  # type: ignore[import-untyped]  # it ships no types
 
 from proofstream_otel import environment
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.transport import Reply, show
+from proofstream_otel.otlp.transport import Reply, without_secrets
 from proofstream_otel.values.signals import Signal
 
 _DEFAULT_PORT = 4317
@@ -28,11 +28,14 @@ _RETRYABLE = frozenset(
 
 
 class GrpcTransport:
-    """Calls one receiver. The channel is made at the first call, by the thread and in the process that use it."""
+    """Calls one receiver. The first call opens the channel, on the thread and in the process that use it.
+
+    gRPC starts threads of its own, which do not survive a fork.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
         parts = urlsplit(url)
-        self.shown = show(url)
+        self.shown = without_secrets(url)
         self._target = f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
         self._secure = parts.scheme == "https"
         self._metadata = tuple((key.lower(), value) for key, value in headers.items())
@@ -48,7 +51,7 @@ class GrpcTransport:
             if self._channel is None:
                 self._channel = self._open()
             channel: Any = self._channel
-            call = channel.unary_unary(self._rpc)  # without serializers it takes and gives bytes
+            call = channel.unary_unary(self._rpc)  # without serializers it takes and returns bytes
             answer = call(body, timeout=min(timeout_s, self._timeout_s), metadata=self._metadata)
             rejected, message = decode_rejection(bytes(answer))
         except grpc.RpcError as error:
@@ -59,7 +62,7 @@ class GrpcTransport:
                 retryable=code in _RETRYABLE,
                 unsupported=code is grpc.StatusCode.UNIMPLEMENTED,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the exporting thread
+        except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
             return Reply(accepted=False, reason=str(error))
         return Reply(accepted=True, rejected=max(0, rejected), reason=message)
 

@@ -1,4 +1,4 @@
-"""OTLP over HTTP with protobuf."""
+"""Sends OTLP over HTTP with protobuf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import requests
 
 from proofstream_otel import environment
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.transport import Reply, show
+from proofstream_otel.otlp.transport import Reply, without_secrets
 from proofstream_otel.values.signals import Signal
 
 MAX_ANSWER_BYTES = 64 * 2**10
@@ -31,10 +31,10 @@ _CHUNK_BYTES = 4096
 
 
 class HttpTransport:
-    """Posts to one URL over one connection that is kept."""
+    """Posts to one URL over one persistent connection."""
 
     def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
-        self.shown = show(url)
+        self.shown = without_secrets(url)
         self._url = url
         self._gzip = environment.is_gzip(signal)
         self._timeout_s = environment.timeout_s(signal)
@@ -43,8 +43,8 @@ class HttpTransport:
         if self._gzip:
             self._session.headers["Content-Encoding"] = "gzip"
         self._session.headers.update(headers)
-        # Else requests would put what it finds in .netrc over a header that was asked for.
-        self._session.auth = _as_it_is
+        # Without this, requests replaces a configured Authorization header by credentials from .netrc.
+        self._session.auth = _unchanged
         tls = environment.tls(signal)
         self._verify = str(tls.authority) if tls.authority is not None else True
         if tls.certificate is not None and tls.key is not None:
@@ -58,14 +58,14 @@ class HttpTransport:
         deadline = time.monotonic() + limit
         content = gzip.compress(body, compresslevel=6) if self._gzip else body
         try:
-            # A redirected POST would arrive as a GET without its body.
+            # No redirects: a redirected POST arrives as a GET without a body.
             with self._session.post(
                 self._url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
             ) as response:
                 return _reply(response, _read(response, deadline))
         except (requests.ConnectionError, requests.Timeout) as error:
             return Reply(accepted=False, reason=_plain(error), retryable=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the exporting thread
+        except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
             return Reply(accepted=False, reason=_plain(error))
 
     def close(self) -> None:
@@ -73,18 +73,19 @@ class HttpTransport:
         self._session.close()
 
 
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
-    """The answer, as far as it is short and comes in time."""
+    """Read the answer, up to a limit and until the deadline."""
     answer = b""
     for chunk in response.iter_content(_CHUNK_BYTES):
         answer += chunk
         if len(answer) > MAX_ANSWER_BYTES:
             break
         if time.monotonic() > deadline:
+            # The timeout of requests is for each read, so a trickle of bytes would pass it.
             raise requests.Timeout("the answer takes too long")
     return answer
 
@@ -106,13 +107,13 @@ def _accepted(answer: bytes) -> Reply:
     try:
         rejected, message = decode_rejection(answer)
     except ValueError:
-        # It was taken; that something between us answers in its own words takes nothing from that.
+        # A 2xx means accepted, even if a proxy replaced the OTLP body.
         return Reply(accepted=True)
     return Reply(accepted=True, rejected=max(0, rejected), reason=message)
 
 
 def _retry_after(value: str | None) -> float | None:
-    """The header's delay, given in seconds or as a date."""
+    """Return the header's delay, given in seconds or as a date, in seconds."""
     if value is None:
         return None
     try:
@@ -130,7 +131,7 @@ def _until(date: str) -> float | None:
 
 
 def _plain(error: Exception) -> str:
-    """What went wrong in a few words: requests nests its errors three deep, with addresses of objects in them."""
+    """Describe an error in a few words: requests nests errors three deep, with addresses of objects in them."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

@@ -1,11 +1,11 @@
-"""Spans, log records and metrics as OTLP JSON objects."""
+"""Encodes spans, log records and metrics as OTLP JSON objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from proofstream_otel.traces.log_records import LogValues
+from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.metric_points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint
 from proofstream_otel.values.safe import Attributes, Value
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, Instrument
@@ -17,7 +17,7 @@ _CUMULATIVE = 2
 
 
 def span_of(span: SpanValues) -> dict[str, Any]:
-    """A span."""
+    """Return a span as an OTLP object."""
     found: dict[str, Any] = {"traceId": span.trace_id, "spanId": span.span_id}
     if span.trace_state:
         found["traceState"] = span.trace_state
@@ -47,7 +47,7 @@ def _event(event: SpanEvent) -> dict[str, Any]:
 
 
 def attributes_of(attributes: Attributes) -> list[dict[str, Any]]:
-    """A list of attributes."""
+    """Return attributes as an OTLP list."""
     return [{"key": key, "value": _VALUES[type(value)](value)} for key, value in attributes.items()]
 
 
@@ -65,7 +65,7 @@ _VALUES: dict[type[Value], Callable[[Any], dict[str, Any]]] = {
 
 
 def log_of(log: LogValues) -> dict[str, Any]:
-    """A log record."""
+    """Return a log record as an OTLP object."""
     found: dict[str, Any] = {
         "timeUnixNano": str(log.time_unix_nano),
         "observedTimeUnixNano": str(log.observed_unix_nano),
@@ -81,7 +81,7 @@ def log_of(log: LogValues) -> dict[str, Any]:
 
 
 def metric_of(group: MetricPoints) -> dict[str, Any]:
-    """A metric with its points."""
+    """Return a metric with its points as an OTLP object."""
     metric = group.metric
     found: dict[str, Any] = {"name": metric.name, "description": metric.summary, "unit": metric.unit}
     points = [_histogram(p) if isinstance(p, HistogramPoint) else _number(p) for p in group.points]

@@ -1,7 +1,7 @@
-"""A file of JSON lines that other programs read while it is written: whole lines, bounded, set aside when it is full.
+"""A file of JSON lines that other programs read while it grows: whole lines, of bounded size, set aside when full.
 
-A line is written with one call: a killed process leaves whole lines. No line is longer than `MAX_LINE_BYTES`, because
-readers split longer ones and lose them.
+Each line is written with one call, so that a killed process leaves whole lines. No line is longer than
+`MAX_LINE_BYTES`, because readers split longer ones and lose them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
 class JsonLines:
-    """The file of one signal and one run; one from an earlier run is set aside first."""
+    """The file of one signal in one run. A file of an earlier run is set aside first."""
 
     def __init__(self, folder: Path, signal: Signal, *, max_bytes: int, log: logging.Logger) -> None:
         """Open the file.
@@ -43,10 +43,10 @@ class JsonLines:
         except OSError as error:
             raise ConfigError(f"otel.file: cannot write to {folder}: {error.strerror}") from None
 
-    def append(self, line: bytes, count: int = 1) -> None:
-        """Append a line that holds `count` items. What cannot be written is counted, and said once."""
+    def append_line(self, line: bytes, count: int = 1) -> None:
+        """Append a line that holds `count` items. Count what cannot be written, and warn once."""
         if os.getpid() != self._owner:
-            return
+            return  # the child of a fork shares the file with its parent
         try:
             self._append(line)
         except OSError as error:
@@ -58,7 +58,7 @@ class JsonLines:
             self._written += count
 
     def counters(self) -> dict[str, int]:
-        """Items written to the file, and items that could not be."""
+        """Count the items that were written to the file, and those that could not be."""
         return {self._signal.written: self._written, self._signal.lost: self._lost}
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class JsonLines:
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
-            # Half a line would make the reader lose the next one, too.
+            # Remove half a line: a reader would lose the next one with it.
             os.ftruncate(self._fd, self._size)
             raise
         self._size += len(line)
@@ -89,7 +89,7 @@ class JsonLines:
             self._fd = None
 
     def _open(self) -> None:
-        """Set a file with content aside, and begin a new one."""
+        """Set a file with content aside, and begin a new file."""
         try:
             if self._path.stat().st_size:
                 self._path.rename(self._free_path())

@@ -1,6 +1,8 @@
-"""Spans and log records as OTLP protobuf.
+"""Encodes spans and log records as OTLP protobuf.
 
-Each is encoded once, on its own, so that a request's size is known before it is made.
+Each is encoded once and on its own, so that the size of a request is known before it is made. The official encoders
+(`opentelemetry.exporter.otlp.proto.common`) cannot do that: they take the SDK's own spans and metrics, which we do not
+make, and return whole requests.
 """
 
 from __future__ import annotations
@@ -14,13 +16,13 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from proofstream_otel.traces.log_records import LogValues
+from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.safe import Attributes, Value
 from proofstream_otel.values.semconv import SCOPE
 from proofstream_otel.values.spans import SpanEvent, SpanValues, fit
 
 MAX_SPAN_BYTES = 2**20
-"""The largest encoded span; receivers of OTLP take requests of 4 MiB by default."""
+"""The largest encoded span. OTLP receivers accept requests of up to 4 MiB by default."""
 
 _RESOURCE = _SCOPE = 1
 _RESOURCE_SPANS = 1
@@ -28,12 +30,12 @@ _SCOPE_SPANS = _SPANS = 2
 
 
 def encode_span(span: SpanValues) -> bytes:
-    """The span as an OTLP message; one that is too large goes without the middle of its events."""
+    """Encode a span as an OTLP message; one that is too large loses events from the middle."""
     return fit(span, _encode_span, MAX_SPAN_BYTES)
 
 
 def encode_log(log: LogValues) -> bytes:
-    """The log record as an OTLP message."""
+    """Encode a log record as an OTLP message."""
     message = LogRecord(
         time_unix_nano=log.time_unix_nano,
         observed_time_unix_nano=log.observed_unix_nano,
@@ -46,26 +48,26 @@ def encode_log(log: LogValues) -> bytes:
     )
     if log.body is not None:
         message.body.string_value = log.body
-    fill(message.attributes, log.attributes)
+    fill_attributes(message.attributes, log.attributes)
     return bytes(message.SerializeToString())
 
 
 def encode_resource(attributes: Attributes) -> bytes:
-    """A resource as an OTLP message."""
+    """Encode a resource as an OTLP message."""
     resource = Resource()
-    fill(resource.attributes, attributes)
+    fill_attributes(resource.attributes, attributes)
     return bytes(resource.SerializeToString())
 
 
 def encode_scope(version: str) -> bytes:
-    """Our instrumentation scope as an OTLP message."""
+    """Encode our instrumentation scope as an OTLP message."""
     return bytes(InstrumentationScope(name=SCOPE, version=version).SerializeToString())
 
 
 def encode_request(scope: bytes, groups: Iterable[tuple[bytes, list[bytes]]]) -> bytes:
-    """A request from messages that are encoded already: for each resource its spans, or log records, or metrics.
+    """Join encoded messages into a request: for each resource its spans, log records or metrics.
 
-    The three kinds of requests differ in nothing but what these are.
+    The field numbers are the same for all three signals, so this serves all of them.
     """
     return b"".join(_field(_RESOURCE_SPANS, _encode_group(scope, resource, spans)) for resource, spans in groups)
 
@@ -76,7 +78,7 @@ def _encode_group(scope: bytes, resource: bytes, spans: list[bytes]) -> bytes:
 
 
 def decode_rejection(response: bytes) -> tuple[int, str]:
-    """How many items a receiver took the request but refused to keep, and what it says about that.
+    """Return the number of items that a receiver rejected although it accepted the request, and its message.
 
     Raises:
         ValueError: It is not an OTLP response.
@@ -85,11 +87,11 @@ def decode_rejection(response: bytes) -> tuple[int, str]:
         partial = ExportTraceServiceResponse.FromString(response).partial_success
     except Exception as error:
         raise ValueError("not an OTLP response") from error
-    return partial.rejected_spans, partial.error_message  # the field of every signal has this number
+    return partial.rejected_spans, partial.error_message  # the other signals use the same field number
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field, as protobuf's wire format has it."""
+    """Encode a length-delimited field of protobuf's wire format."""
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 
 
@@ -115,7 +117,7 @@ def _encode_span(span: SpanValues) -> bytes:
         end_time_unix_nano=span.end_unix_nano,
         dropped_events_count=span.dropped_events,
     )
-    fill(message.attributes, span.attributes)
+    fill_attributes(message.attributes, span.attributes)
     for event in span.events:
         _add_event(message, event)
     for link in span.links:
@@ -128,11 +130,11 @@ def _encode_span(span: SpanValues) -> bytes:
 
 def _add_event(message: Span, event: SpanEvent) -> None:
     added = message.events.add(name=event.name, time_unix_nano=event.time_unix_nano)
-    fill(added.attributes, event.attributes)
+    fill_attributes(added.attributes, event.attributes)
 
 
-def fill(pairs: Any, attributes: Attributes) -> None:
-    """Put attributes into a message."""
+def fill_attributes(pairs: Any, attributes: Attributes) -> None:
+    """Add attributes to a message."""
     for key, value in attributes.items():
         _set(pairs.add(key=key).value, value)
 

@@ -1,4 +1,4 @@
-"""Metrics as OTLP protobuf."""
+"""Encodes metrics as OTLP protobuf."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 
-from proofstream_otel.otlp.protobuf import fill
+from proofstream_otel.otlp.protobuf import fill_attributes
 from proofstream_otel.values.metric_points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint, Point
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, Instrument
 
 
 def encode_metric(group: MetricPoints) -> bytes:
-    """The metric with its points as an OTLP message."""
+    """Encode a metric with its points as an OTLP message."""
     metric = group.metric
     message = Metric(name=metric.name, description=metric.summary, unit=metric.unit)
     points = _points_of(message, metric.instrument)
@@ -36,7 +36,7 @@ def _points_of(message: Metric, instrument: Instrument) -> Any:
 
 def _add(points: Any, point: Point) -> None:
     added = points.add(start_time_unix_nano=point.start_unix_nano, time_unix_nano=point.time_unix_nano)
-    fill(added.attributes, point.attributes)
+    fill_attributes(added.attributes, point.attributes)
     if isinstance(point, NumberPoint):
         if point.value is None:
             added.flags = NO_VALUE

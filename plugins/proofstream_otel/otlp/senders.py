@@ -1,4 +1,4 @@
-"""What goes to a receiver, encoded: one small writer in front of each signal's queue."""
+"""Encodes spans, log records and metrics, and queues them for a receiver."""
 
 from __future__ import annotations
 
@@ -7,54 +7,42 @@ from collections.abc import Sequence
 from proofstream_otel.otlp.exporter import Exporter
 from proofstream_otel.otlp.protobuf import encode_log, encode_span
 from proofstream_otel.otlp.protobuf_metrics import encode_metric
-from proofstream_otel.traces.log_records import LogValues
+from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.metric_points import MetricPoints
 from proofstream_otel.values.spans import SpanValues
 
 
-class _Sender:
-    """What the senders of all signals do alike."""
+class SpanSender:
+    """Sends spans."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
 
-    def counters(self) -> dict[str, int]:
-        """What was delivered and what could not be."""
-        return self._exporter.counters()
-
-    def hurry(self) -> None:
-        """Hold the lane no more, as it is about to end."""
-        self._exporter.hurry()
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Begin to deliver what is left within `timeout_s` from now."""
-        self._exporter.begin_closing(timeout_s)
-
-    def close(self, timeout_s: float) -> None:
-        """Deliver what can be delivered within `timeout_s`."""
-        self._exporter.close(timeout_s)
+    def write_span(self, span: SpanValues) -> None:
+        """Queue a span."""
+        # Roots end last and hold the trace together, so they get room of their own.
+        self._exporter.queue_item(span.resource, encode_span(span), reserve=2 if span.is_root else 1)
 
 
-class TraceSender(_Sender):
-    """Spans."""
+class LogSender:
+    """Sends log records."""
 
-    def write(self, span: SpanValues) -> None:
-        """Queue a span; roots end last and hold the trace together, so they have some room of their own."""
-        self._exporter.put(span.resource, encode_span(span), reserve=2 if span.is_root else 1)
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
 
-
-class LogSender(_Sender):
-    """Log records."""
-
-    def write(self, log: LogValues) -> None:
+    def write_log(self, log: LogValues) -> None:
         """Queue a log record."""
-        self._exporter.put(log.resource, encode_log(log))
+        self._exporter.queue_item(log.resource, encode_log(log))
 
 
-class MetricSender(_Sender):
-    """Metrics."""
+class MetricSender:
+    """Sends metrics."""
 
-    def write(self, collected: Sequence[MetricPoints]) -> None:
-        """Queue what was collected. While the receiver is away collections wait for it; the plugin does not."""
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def write_metrics(self, collected: Sequence[MetricPoints]) -> None:
+        """Queue a collection."""
         for group in collected:
-            self._exporter.put((), encode_metric(group), count=len(group.points), patient=False)
+            # Never wait for a receiver that is away: the next collection has newer values of the same series.
+            self._exporter.queue_item((), encode_metric(group), count=len(group.points), patient=False)

@@ -1,3 +1,3 @@
-"""From events and intervals to spans and log records. No SDK."""
+"""Turns events and intervals into spans and log records. No SDK."""
 
 from __future__ import annotations

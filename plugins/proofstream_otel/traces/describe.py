@@ -1,4 +1,4 @@
-"""What events say, as attributes. Each function is pure, and its result still has to be made safe."""
+"""Turns events and intervals into attributes. The functions are pure; their results must still be made safe."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from proofstream import (
     EventsLost,
     GpuStatus,
     Interval,
+    IntervalKind,
     LayerActivation,
     LayerEnd,
     LayerStart,
@@ -22,7 +23,6 @@ from proofstream import (
     Proof,
     ProofAborted,
     ProofComplete,
-    ProofEvent,
     ProofStart,
     SecureField,
     SessionClosed,
@@ -33,17 +33,19 @@ from proofstream import (
     SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
+    reported_claim,
+    reported_duration_ms,
+    reported_rounds,
 )
 from proofstream_otel.values.semconv import Attr, EventName, state_program_bytes
 
 _PROGRAM = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _BODY_BYTES = 4096
-_ONE_MS = 1_000_000
 
 
-def start_of(event: ProofEvent | None) -> dict[str, Any]:
-    """What the start event of an interval says about it."""
-    match event:
+def start_of(interval: Interval) -> dict[str, Any]:
+    """Return the attributes that an interval's start event gives it."""
+    match event := interval.start_event:
         case ProofStart():
             return {
                 Attr.PROOF_MODEL: event.model_name,
@@ -75,60 +77,52 @@ def start_of(event: ProofEvent | None) -> dict[str, Any]:
             return {}
 
 
-def end_of(event: ProofEvent | None, interval: Interval) -> dict[str, Any]:
-    """What the end event of an interval says about it; known placeholders are left out."""
-    match event:
+def end_of(interval: Interval) -> dict[str, Any]:
+    """Return the attributes that an interval's end event gives it, without known placeholders."""
+    match event := interval.end_event:
         case ProofComplete():
             return {
-                Attr.PROOF_REPORTED_DURATION: _unless_placeholder(event.duration_ms, interval),
+                Attr.PROOF_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.PROOF_REPORTED_LAYER_PROOFS: event.num_layer_proofs,
                 Attr.PROOF_REPORTED_OPENINGS: event.num_weight_openings,
                 Attr.PROOF_REPORTED_BINDING: event.weight_binding_mode,
             }
         case LayerEnd():
-            # Producers write 0 for the rounds of layers whose rounds they did send.
-            placeholder = event.rounds_completed == 0 and interval.rounds > 0
             return {
                 Attr.LAYER_PROOF_KIND: event.kind,
                 Attr.LAYER_FINAL_CLAIM: event.final_claim_value_approx,
-                Attr.LAYER_REPORTED_DURATION: event.duration_ms,
-                Attr.LAYER_REPORTED_ROUNDS: None if placeholder else event.rounds_completed,
+                Attr.LAYER_REPORTED_DURATION: reported_duration_ms(interval),
+                Attr.LAYER_REPORTED_ROUNDS: reported_rounds(interval),
             }
         case WeightOpeningEnd():
             return {
-                Attr.WEIGHT_REPORTED_DURATION: event.duration_ms,
+                Attr.WEIGHT_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.WEIGHT_COMMITMENT: event.commitment_hex,
             }
         case AggregatedBindingEnd():
             return {
-                Attr.BINDING_REPORTED_DURATION: event.duration_ms,
+                Attr.BINDING_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.BINDING_CALLDATA: event.estimated_calldata_felts,
             }
         case StarkProofEnd():
-            return {Attr.STARK_REPORTED_DURATION: event.duration_ms}
+            return {Attr.STARK_REPORTED_DURATION: reported_duration_ms(interval)}
         case _:
             return {}
 
 
-def _unless_placeholder(reported_ms: int, interval: Interval) -> int | None:
-    """Some producers write 0 for every proof: beside a measured time of 1 ms or more it says nothing."""
-    measured = interval.duration_ns or 0
-    return None if reported_ms == 0 and measured >= _ONE_MS else reported_ms
-
-
 def key_of(interval: Interval) -> dict[str, Any]:
-    """Which layer or weight an interval is about."""
-    match interval.kind.value:
-        case "layer":
+    """Return the index and kind of a layer, or the node of a weight."""
+    match interval.kind:
+        case IntervalKind.LAYER:
             return {Attr.LAYER_INDEX: interval.key, Attr.LAYER_KIND: interval.layer_kind}
-        case "weight_opening":
+        case IntervalKind.WEIGHT_OPENING:
             return {Attr.WEIGHT_NODE_ID: interval.key}
         case _:
             return {}
 
 
 def abort_of(interval: Interval) -> dict[str, Any]:
-    """Why an interval failed, and for a proof where it was."""
+    """Return why an interval failed and, for a proof, the layer that it had reached."""
     if interval.aborted_reason is None:
         return {}
     found: dict[str, Any] = {Attr.ABORTED_REASON: interval.aborted_reason}
@@ -139,7 +133,7 @@ def abort_of(interval: Interval) -> dict[str, Any]:
 
 
 def error_of(interval: Interval) -> str | None:
-    """The status message of an interval that failed."""
+    """Return the status message of an interval that failed, or None."""
     where = abort_of(interval)
     if Attr.ABORTED_LAYER in where:
         return f"{interval.aborted_reason} (last layer {where[Attr.ABORTED_LAYER]}, {where[Attr.ABORTED_LAYER_KIND]})"
@@ -147,7 +141,7 @@ def error_of(interval: Interval) -> str | None:
 
 
 def counts_of(proof: Proof) -> dict[str, Any]:
-    """What was counted in a proof."""
+    """Return the counts of a proof."""
     return {
         Attr.PROOF_LAYERS_OPENED: proof.layers_opened,
         Attr.PROOF_LAYERS_CLOSED: proof.layers_closed,
@@ -158,12 +152,12 @@ def counts_of(proof: Proof) -> dict[str, Any]:
 
 
 def session_opened(event: SessionOpened) -> dict[str, Any]:
-    """Where a session comes from."""
+    """Return the origin of a session."""
     return {Attr.SESSION_SOURCE: event.source, Attr.TIME_SOURCE: event.time_source}
 
 
 def session_closed(event: SessionClosed) -> dict[str, Any]:
-    """How a session ended."""
+    """Return how a session ended."""
     return {
         Attr.SESSION_OUTCOME: event.outcome,
         Attr.SESSION_REASON: event.reason,
@@ -171,20 +165,20 @@ def session_closed(event: SessionClosed) -> dict[str, Any]:
     }
 
 
-def round_of(event: SumcheckRound) -> dict[str, Any]:
-    """A sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
+def round_of(event: SumcheckRound, layer: Interval | None) -> dict[str, Any]:
+    """Describe a sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
     degree, coefficients = _polynomial(event)
     return {
         Attr.ROUND: event.round,
         Attr.ROUND_TOTAL: event.total_rounds,
         Attr.ROUND_DEGREE: degree,
         Attr.ROUND_COEFFICIENTS: coefficients,
-        Attr.ROUND_CLAIM: event.claim_value_approx,
+        Attr.ROUND_CLAIM: reported_claim(event, layer),
     }
 
 
 def _polynomial(event: SumcheckRound) -> tuple[int | None, str | None]:
-    """Degree and coefficients of a round's polynomial, if it carries one."""
+    """Return degree and coefficients of a round's polynomial, or None for both if it carries no polynomial."""
     if (deg2 := event.poly_deg2) is not None:
         return 2, f"{_limbs(deg2.c0)};{_limbs(deg2.c1)};{_limbs(deg2.c2)}"
     if (deg3 := event.poly_deg3) is not None:
@@ -197,7 +191,7 @@ def _limbs(element: SecureField) -> str:
 
 
 def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
-    """The span event, name and attributes, for an event that is neither a round nor the edge of an interval."""
+    """Return name and attributes of the span event for an event that is neither a round nor a start or end."""
     match envelope.event:
         case Log() as log:
             return EventName.LOG, {Attr.LOG_LEVEL: log.level, Attr.LOG_MESSAGE: log.message}
@@ -218,7 +212,7 @@ def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
 
 
 def circuit_of(event: CircuitCompiled) -> dict[str, Any]:
-    """A circuit in numbers; the trace cost is the sum over its nodes."""
+    """Describe a circuit in numbers; the trace cost is the sum over its nodes."""
     return {
         Attr.CIRCUIT_LAYERS: event.total_layers,
         Attr.CIRCUIT_NODES: len(event.nodes),
@@ -231,12 +225,12 @@ def circuit_of(event: CircuitCompiled) -> dict[str, Any]:
 
 
 def is_program(name: str) -> bool:
-    """Whether a state program's name can be a part of a key."""
+    """Return whether a state program's name can be part of a key."""
     return _PROGRAM.fullmatch(name) is not None
 
 
 def state_cost_of(event: StateProgramCost) -> dict[str, Any]:
-    """What one run of a state program writes for one sequence, as attributes of the proof that it is a cost of."""
+    """Return the attributes that a cost gives its proof: the bytes that one run writes for one sequence."""
     return {**_state_circuit(event), state_program_bytes(event.program): event.bytes}
 
 
@@ -258,7 +252,7 @@ def _state_circuit(event: StateProgramCost) -> dict[str, Any]:
 
 
 def device_names(event: GpuStatus) -> list[str]:
-    """The devices that a status names."""
+    """Return the names of a status's devices."""
     return [device.device_name for device in event.devices]
 
 
@@ -306,6 +300,6 @@ def _other(envelope: Envelope) -> dict[str, Any]:
     return {
         Attr.EVENT_KIND: envelope.kind,
         Attr.EVENT_ORIGIN: envelope.origin,
-        # Cut before decoding: a line may be 16 MiB long.
+        # Cut before decoding, because a line may be 16 MiB long.
         Attr.EVENT_BODY: envelope.raw[:_BODY_BYTES].decode("utf-8", "replace"),
     }

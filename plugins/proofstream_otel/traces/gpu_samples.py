@@ -1,4 +1,4 @@
-"""What the GPUs did during an interval, derived from the GpuTelemetry events that fell inside."""
+"""Derives GPU figures of an interval from the GpuTelemetry events inside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofstream import GpuReading, GpuTelemetry
 from proofstream_otel.values.semconv import Attr
 
 MAX_SAMPLES = 16384
-"""Samples kept: four and a half hours of one each second."""
+"""Samples kept: four and a half hours at one per second."""
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -29,21 +29,22 @@ class GpuSamples:
         self._times: list[int] = []
         self._samples: list[_Sample] = []
 
-    def take(self, time_unix_nano: int, event: GpuTelemetry) -> None:
-        """Take a sample; one that is older than the last is left out."""
+    def add_sample(self, time_unix_nano: int, event: GpuTelemetry) -> None:
+        """Add a sample; ignore it if it is older than the last one."""
         if self._times and time_unix_nano <= self._times[-1]:
             return
         self._times.append(time_unix_nano)
         self._samples.append(_summed(time_unix_nano, event.devices))
+        # Drop half at once, so that the cost of moving the rest is spread over many samples.
         if len(self._times) >= 2 * MAX_SAMPLES:
             del self._times[:MAX_SAMPLES], self._samples[:MAX_SAMPLES]
 
-    def during(self, start_unix_nano: int, end_unix_nano: int) -> dict[str, Any]:
-        """Attributes for an interval; none if no sample fell inside.
+    def attributes_of(self, start_unix_nano: int, end_unix_nano: int) -> dict[str, Any]:
+        """Return attributes for an interval; an empty dictionary if no sample is inside.
 
-        The energy is that from the last sample up to the start until the last one up to the end: each edge is off by
-        one sampling period at most. Without a sample up to the start it begins with the first one inside. With a single
-        sample inside there is none: an edge could be longer than the interval.
+        The energy counts from the last sample before the start to the last sample before the end, so each edge is off
+        by at most one sampling period. Without a sample before the start it counts from the first sample inside. With a
+        single sample inside it is left out, since the error could exceed the interval.
         """
         if not self._times:
             return {}
@@ -60,7 +61,7 @@ class GpuSamples:
 
 
 def _energy(samples: Sequence[_Sample]) -> float | None:
-    """What the counters of all GPUs rose by; where one fell, as when a driver is loaded anew, it begins again."""
+    """Add up the growth of all GPUs' counters. A counter that fell, as after a reload of the driver, starts again."""
     latest: dict[str, float] = {}
     drawn: dict[str, float] = {}
     for sample in samples:
@@ -72,7 +73,7 @@ def _energy(samples: Sequence[_Sample]) -> float | None:
 
 
 def _summed(time_unix_nano: int, devices: list[GpuReading]) -> _Sample:
-    """All GPUs together. A MIG instance is a part of one that is there, too, but may be all that can be asked."""
+    """Sum over all GPUs. Count a MIG instance only if its GPU, of which it is a part, reports no memory."""
     whole = [device for device in devices if device.parent_id is None]
     memory = _known(device.memory_used_bytes for device in whole) or _known(d.memory_used_bytes for d in devices)
     return _Sample(

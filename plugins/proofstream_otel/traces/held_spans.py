@@ -1,7 +1,7 @@
-"""Spans of proofs and sessions that have ended and wait a moment: what a plugin derives from them may come later.
+"""Holds ended spans of proofs and sessions for a moment, because derived events about them may come later.
 
-Who prices a proof's state programs answers to its start, or to its circuit, on a lane of its own. Of a short proof, and
-in a replay of any proof, the end may have passed here when the answer comes.
+A plugin that prices a proof's state programs answers the proof's start, or its circuit, on a lane of its own. A short
+proof, and any proof in a replay, may have ended here before the answer comes.
 """
 
 from __future__ import annotations
@@ -15,68 +15,66 @@ from typing import Any
 import msgspec
 
 from proofstream import CircuitCompiled, PluginHealth, ProofEvent, SessionOpened, StateProgramCost
-from proofstream_otel.traces.open_spans import Page
+from proofstream_otel.traces.open_spans import OpenSpan
 from proofstream_otel.values.spans import SpanValues
 
 HOLD_S = 1.0
-"""How long an answer is waited for while other events keep coming."""
+"""How long to wait for a cost while other events keep arriving."""
 
 MAX_HELD = 2048
-"""Spans that wait at most; a host holds a source back before its plugins are further apart than so many proofs."""
+"""The most spans held. The host keeps its plugins closer together than this many proofs, by holding the source back."""
 
-PRICER = "state-cost"
-"""The plugin whose answers are waited for. Those of others are, once they have given one."""
-
-_MAY_ANSWER = frozenset({"starting", "ready", "stalled"})
+_COST = StateProgramCost.__name__
+_ACTIVE = frozenset({"starting", "ready", "stalled"})
 
 
-class Answers:
-    """Whether there is anybody who answers: where nobody prices, no span is held back.
+class ExpectedCosts:
+    """Decides whether costs may still arrive. Without a plugin that derives them, no span is held.
 
     Args:
-        live: Whether events happen now. A recording may have answers of its own, and whoever replays it has time.
-        instance: The `service.instance.id` of the host. It says who its plugins are, but not at once: until then, there
-            may be somebody.
+        live: Whether events happen now. A recording may contain costs, and a replay has time to wait.
+        instance: The host's `service.instance.id`, which marks its sessions. The host reports its plugins only after a
+            while; until then, costs may arrive for those sessions.
         clock: A monotonic clock in seconds.
     """
 
     def __init__(self, *, live: bool, instance: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._expected = not live
-        self._maybe = False
-        self._told = False
+        self._possible = False
+        self._has_health = False
         self._instance = instance
         self._clock = clock
 
-    def hear(self, event: ProofEvent) -> None:
-        """Learn from an event that there is somebody."""
+    def learn_from(self, event: ProofEvent) -> None:
+        """Learn from an event whether costs may arrive."""
         if self._expected:
             return
         match event:
             case PluginHealth():
-                self._told, self._maybe = True, False
-                self._expected = event.plugin == PRICER and event.status in _MAY_ANSWER
-            case SessionOpened() if not self._told and self._instance:
-                self._maybe |= event.resource.get("service.instance.id") == self._instance
+                self._has_health, self._possible = True, False
+                self._expected = _COST in event.derives and event.status in _ACTIVE
+            case SessionOpened() if not self._has_health and self._instance:
+                self._possible |= event.resource.get("service.instance.id") == self._instance
             case CircuitCompiled():
                 self._expected = event.states is not msgspec.UNSET
             case _:
                 self._expected = isinstance(event, StateProgramCost)
 
-    def due(self) -> float:
-        """Until when what just came may still be answered; long ago if there is nobody."""
-        return self._clock() + HOLD_S if self._expected or self._maybe else -math.inf
+    def due_s(self) -> float:
+        """Return until when costs of the latest event may arrive, or minus infinity if none are expected."""
+        return self._clock() + HOLD_S if self._expected or self._possible else -math.inf
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a span ended.
+class SpanEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a span.
 
     Attributes:
         session_id: Its session.
-        proof: The proof's ordinal in it; None for the session's own span.
+        proof: The proof's ordinal in the session; None for the session's own span.
         end_unix_nano: When it ended.
-        said: Attributes.
+        said: The attributes of its end event.
         error: Why it failed, or None.
-        due_s: Until when it waits.
+        due_s: Until when it is held.
     """
 
     session_id: str
@@ -87,8 +85,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float
 
 
-class Endings:
-    """Holds ended spans back, and writes them in the order in which they ended.
+class HeldSpans:
+    """Holds ended spans, and writes them in the order of their ends.
 
     Args:
         write: Takes a finished span.
@@ -96,27 +94,27 @@ class Endings:
 
     def __init__(self, write: Callable[[SpanValues], None]) -> None:
         self._write = write
-        self._held: deque[tuple[Page, Ending]] = deque()
+        self._held: deque[tuple[OpenSpan, SpanEnd]] = deque()
 
-    def hold(self, page: Page, ending: Ending) -> None:
-        """Take a span that has ended; where nothing is waited for it is written at once."""
-        self._held.append((page, ending))
-        self.release(-math.inf)
+    def hold_span(self, span: OpenSpan, end: SpanEnd) -> None:
+        """Hold a span that has ended; write it at once if it need not wait."""
+        self._held.append((span, end))
+        self.release_until(-math.inf)
         if len(self._held) > MAX_HELD:
-            self._let_go()
+            self._write_oldest()
 
-    def find(self, session_id: str, proof: int | None) -> Page | None:
-        """The page of a proof, or with None of a session, if it still waits; the latest one."""
-        for page, ending in reversed(self._held):
-            if ending.proof == proof and ending.session_id == session_id:
-                return page
+    def find_span(self, session_id: str, proof: int | None) -> OpenSpan | None:
+        """Return the latest held span of a proof or, without one, of a session; None if it was written already."""
+        for span, end in reversed(self._held):
+            if end.proof == proof and end.session_id == session_id:
+                return span
         return None
 
-    def release(self, now: float) -> None:
-        """Write what waits no longer than until `now`, a time of the clock."""
+    def release_until(self, now: float) -> None:
+        """Write the spans that are due by `now`, a time of the clock. A span behind one that waits waits, too."""
         while self._held and self._held[0][1].due_s <= now:
-            self._let_go()
+            self._write_oldest()
 
-    def _let_go(self) -> None:
-        page, ending = self._held.popleft()
-        self._write(page.close(end_unix_nano=ending.end_unix_nano, said=ending.said, error=ending.error))
+    def _write_oldest(self) -> None:
+        span, end = self._held.popleft()
+        self._write(span.finish(end_unix_nano=end.end_unix_nano, said=end.said, error=end.error))

@@ -1,4 +1,4 @@
-"""Trace and span ids, derived from what they stand for: the same stream gives the same ids on every replay."""
+"""Derives trace and span ids from the stream itself, so that every replay gives the same ids."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _SPAN_BYTES = 8
 
 
 def session_trace_id(session_id: str) -> str:
-    """The trace that a session's own span stands in, as 32 hex digits."""
+    """Return the id of the trace of a session's own span, as 32 hex digits."""
     return _hash(_TRACE_BYTES, session_id, "session trace")
 
 
 def session_span_id(session_id: str, part: int) -> str:
-    """A session's own span, as 16 hex digits; `part` counts how often the session went on after it had ended."""
+    """Return the id of a session's own span, as 16 hex digits; `part` counts how often the session resumed."""
     return _hash(_SPAN_BYTES, session_id, "session", str(part))
 
 
 def proof_trace_id(session_id: str, proof_ordinal: int) -> str:
-    """The trace of one proof of a session."""
+    """Return the id of the trace of one proof, as 32 hex digits."""
     return _hash(_TRACE_BYTES, session_id, "trace", str(proof_ordinal))
 
 
 def alone_trace_id(interval: Interval) -> str:
-    """The trace of an interval that belongs to no proof."""
+    """Return the id of the trace of an interval outside of any proof, as 32 hex digits."""
     return _hash(_TRACE_BYTES, interval.session_id, "alone", str(interval.ordinal))
 
 
 def span_id(interval: Interval) -> str:
-    """The span of an interval."""
+    """Return the id of an interval's span, as 16 hex digits."""
     return _hash(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind.value)
 
 
@@ -42,4 +42,5 @@ def _hash(size: int, *parts: str) -> str:
         encoded = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:%b" % (len(encoded), encoded))
     taken = digest.digest()[:size]
+    # OpenTelemetry reserves the id of zeros for "invalid".
     return taken.hex() if any(taken) else "1".zfill(2 * size)

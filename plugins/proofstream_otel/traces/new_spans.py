@@ -1,4 +1,4 @@
-"""Spans as they begin: names, ids and places in the trace."""
+"""Makes spans as they begin: with a name, ids and a place in the trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofstream_otel.values.spans import Parent, SpanLink, SpanValues
 
 
 def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValues:
-    """The span of a session; `first` is its opening, or else what showed that it exists."""
+    """Make the span of a session; `first` is its opening, or else the first event that belongs to it."""
     event = first.event
     opened = event if isinstance(event, SessionOpened) else None
     said = {Attr.START_SEEN: False} if opened is None else describe.session_opened(opened)
@@ -28,7 +28,7 @@ def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValue
 
 
 def root_span(interval: Interval, parent: Parent | None, *, session: SpanValues, time_source: str) -> SpanValues:
-    """The span of a proof, or of an interval that belongs to none; it points to its session's span."""
+    """Make the span of a proof, or of an interval outside of any proof, with a link to its session's span."""
     ordinal = interval.proof_ordinal if isinstance(interval, Proof) else None
     session_id = interval.session_id
     about = {
@@ -51,7 +51,7 @@ def root_span(interval: Interval, parent: Parent | None, *, session: SpanValues,
 
 
 def child_span(interval: Interval, above: SpanValues) -> SpanValues:
-    """The span of an interval inside a proof."""
+    """Make the span of an interval inside a proof."""
     start = safe.timestamp(interval.start_unix_nano)
     return SpanValues(
         name=_name(interval),
@@ -79,8 +79,7 @@ def _name(interval: Interval) -> str:
 
 
 def _beginning(interval: Interval) -> dict[str, Any]:
-    event = interval.opened.event if interval.opened is not None else None
-    return {**describe.key_of(interval), **describe.start_of(event)}
+    return {**describe.key_of(interval), **describe.start_of(interval)}
 
 
 def _root(

@@ -1,49 +1,48 @@
-"""An open span and what is gathered for it until it ends."""
+"""An open span, and everything gathered for it until it ends."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from proofstream import CircuitCompiled, Envelope, GpuStatus, StateProgramCost
-from proofstream_otel.settings import NoteLimits
+from proofstream import CircuitCompiled, Envelope, GpuStatus, Interval, StateProgramCost
 from proofstream_otel.traces import describe
-from proofstream_otel.traces.span_events import Notebook
+from proofstream_otel.traces.span_events import BoundedEvents
 from proofstream_otel.values import safe
-from proofstream_otel.values.metric_points import SpanRef
 from proofstream_otel.values.semconv import Attr
-from proofstream_otel.values.spans import SpanValues
+from proofstream_otel.values.span_limits import SpanLimits
+from proofstream_otel.values.spans import SpanRef, SpanValues
 
 MAX_DEVICES = 16
-"""Names of devices kept for a span."""
+"""The most device names kept for a span."""
 
 MAX_PROGRAMS = 16
-"""State programs that a span has attributes for."""
+"""The most state programs for which a span has attributes."""
 
 
-class Page:
-    """One open span.
+class OpenSpan:
+    """One open span, of an interval or, without one, of a session.
 
     Attributes:
         span: The span as it began.
-        ref: Where metrics and log records point to: the span, or the one above it if its id is not known yet.
-        due_s: Of a proof: until when, by a monotonic clock, what came last may still be answered by who prices it.
+        ref: The span that metrics and log records point to: this one, or the one above while the id is not known yet.
+        due_s: For a proof: until when, by a monotonic clock, costs of its latest events may still arrive.
     """
 
-    __slots__ = ("_devices", "_found", "_gpu_statuses", "_notes", "_programs", "due_s", "ref", "span")
+    __slots__ = ("_devices", "_events", "_found", "_gpu_statuses", "_programs", "due_s", "ref", "span")
 
-    def __init__(self, span: SpanValues, ref: SpanRef, limits: NoteLimits) -> None:
+    def __init__(self, span: SpanValues, ref: SpanRef, limits: SpanLimits, interval: Interval | None = None) -> None:
         self.span = span
         self.ref = ref
         self.due_s = -math.inf
-        self._notes = Notebook(limits)
+        self._events = BoundedEvents(limits, interval)
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0
         self._devices: list[str] = []
         self._programs: set[str] = set()
 
-    def price(self, event: StateProgramCost) -> bool:
-        """Take a state program's cost as attributes; False if it cannot be one of the few that a span has."""
+    def add_cost(self, event: StateProgramCost) -> bool:
+        """Add a state program's cost as attributes. Return False if the span cannot take one more program."""
         program = event.program
         if not describe.is_program(program) or len(self._programs | {program}) > MAX_PROGRAMS:
             return False
@@ -51,8 +50,8 @@ class Page:
         self._found.update(describe.state_cost_of(event))
         return True
 
-    def note(self, envelope: Envelope) -> None:
-        """Take an event that happened in the span."""
+    def add_event(self, envelope: Envelope) -> None:
+        """Add an event that happened in the span."""
         event = envelope.event
         if isinstance(event, GpuStatus):
             self._gpu_statuses += 1
@@ -60,11 +59,11 @@ class Page:
             return
         if isinstance(event, CircuitCompiled):
             self._found.update(describe.circuit_of(event))
-        self._notes.add(envelope)
+        self._events.add_event(envelope)
 
-    def close(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
-        """The span as it ended, with what its last event and the counts say."""
-        events, dropped, counts = self._notes.close()
+    def finish(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
+        """Return the ended span, with the attributes `said` of its end event and the counts."""
+        events, dropped, counts = self._events.export()
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
         span.attributes.update(safe.attributes({**said, **self._found, **self._gpu_counts(), **counts}))

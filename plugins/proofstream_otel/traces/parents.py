@@ -1,4 +1,4 @@
-"""Whose trace a proof belongs to: an explicit traceparent, else the current span, else TRACEPARENT, else nobody's."""
+"""Finds the parent of a proof: an explicit traceparent, else the current span, else TRACEPARENT, else no parent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from proofstream_otel.values.spans import Parent
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
-def parse(traceparent: str) -> Parent | None:
-    """Read a W3C traceparent; None if it is not valid."""
+def parse_traceparent(traceparent: str) -> Parent | None:
+    """Parse a W3C traceparent; return None if it is not valid."""
     found = _TRACEPARENT.fullmatch(traceparent.strip())
     if found is None:
         return None
@@ -26,8 +26,8 @@ def parse(traceparent: str) -> Parent | None:
     return Parent(trace_id=trace_id, span_id=span_id, sampled=bool(int(flags, 16) & 1), remote=True)
 
 
-def current(trace: Any) -> Parent | None:
-    """The span that is current on this thread, by the module ``opentelemetry.trace``; None if there is none."""
+def current_span(trace: Any) -> Parent | None:
+    """Return the current span of this thread, or None; `trace` is the module ``opentelemetry.trace``."""
     span = trace.get_current_span().get_span_context()
     if not span.is_valid:
         return None
@@ -42,33 +42,34 @@ def current(trace: Any) -> Parent | None:
 
 
 class Parents:
-    """Finds parents, and says once what is wrong with one."""
+    """Finds parents, and warns once about each kind of problem with one."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._said: set[str] = set()
 
     def of_session(self, opened: Envelope) -> Parent | None:
-        """The parent that a session's opening names."""
+        """Return the parent that a session's opening names."""
         event = opened.event
         in_force = event.traceparent if isinstance(event, SessionOpened) else None
-        # The variable comes last, and in the event it looks the same as what the caller gave.
+        # TRACEPARENT has the lowest priority, but the event does not say whether its value came from the variable or
+        # the caller.
         ambient = in_force is not None and in_force == os.environ.get("TRACEPARENT")
         explicit = None if ambient else in_force
         return self._parsed(opened.traceparent) or self._parsed(explicit) or _captured(opened) or self._parsed(in_force)
 
     def of_proof(self, opened: Envelope, session: Parent | None) -> Parent | None:
-        """The parent of a proof, or of an interval that stands on its own."""
+        """Return the parent of a proof, or of an interval outside of any proof."""
         return self._parsed(opened.traceparent) or _captured(opened) or session
 
-    def unsampled(self, parent: Parent) -> None:
-        """Say once that a parent that is not sampled leaves our spans out, too."""
+    def warn_unsampled(self, parent: Parent) -> None:
+        """Warn once that an unsampled parent leaves our spans out, too."""
         self._once("unsampled", f"the parent trace {parent.trace_id} is not sampled, so neither is the proof's")
 
     def _parsed(self, traceparent: str | None) -> Parent | None:
         if not traceparent:
             return None
-        parent = parse(traceparent)
+        parent = parse_traceparent(traceparent)
         if parent is None:
             self._once("invalid", f"traceparent {traceparent[:80]!r} is not valid; the trace begins here instead")
         return parent

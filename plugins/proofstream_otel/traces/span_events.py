@@ -1,4 +1,4 @@
-"""What happened inside a span while it is open: bounded, however much it is. The first and the last events are kept."""
+"""Gathers the events of an open span within bounds: keeps the first and the last ones."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from proofstream import Envelope, SumcheckRound
-from proofstream_otel.settings import NoteLimits, Rounds
+from proofstream import Envelope, Interval, SumcheckRound
 from proofstream_otel.traces import describe
 from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr, EventName
+from proofstream_otel.values.span_limits import Rounds, SpanLimits
 from proofstream_otel.values.spans import SpanEvent, keep_ends
 
 _T = TypeVar("_T")
 
 
-class Ends(Generic[_T]):
-    """The first and the last items of a sequence of any length, `limit` in all.
+class FirstAndLast(Generic[_T]):
+    """Keeps the first and the last items of a sequence, `limit` in all.
 
     Attributes:
-        seen: How many items were added.
+        seen: The number of items added.
     """
 
     __slots__ = ("_head", "_head_size", "_tail", "seen")
@@ -47,22 +47,23 @@ class Ends(Generic[_T]):
         return len(self._head) + len(self._tail)
 
 
-class Notebook:
+class BoundedEvents:
     """The events of one open span.
 
-    Rounds become span events only when the span ends, as most of a long layer's will have been dropped by then.
+    Rounds become span events only when the span ends: by then most rounds of a long layer have been dropped.
     """
 
-    __slots__ = ("_announced", "_limits", "_notes", "_rounds")
+    __slots__ = ("_announced", "_interval", "_limits", "_notes", "_rounds")
 
-    def __init__(self, limits: NoteLimits) -> None:
+    def __init__(self, limits: SpanLimits, interval: Interval | None) -> None:
         self._limits = limits
-        self._rounds: Ends[tuple[int, SumcheckRound]] = Ends(limits.max_rounds)
-        self._notes: Ends[SpanEvent] = Ends(limits.max_notes)
+        self._interval = interval
+        self._rounds: FirstAndLast[tuple[int, SumcheckRound]] = FirstAndLast(limits.max_rounds)
+        self._notes: FirstAndLast[SpanEvent] = FirstAndLast(limits.max_notes)
         self._announced: int | None = None
 
-    def add(self, envelope: Envelope) -> None:
-        """Take an event that happened in the span."""
+    def add_event(self, envelope: Envelope) -> None:
+        """Add an event that happened in the span."""
         event = envelope.event
         if isinstance(event, SumcheckRound):
             self._announced = event.total_rounds
@@ -71,12 +72,12 @@ class Notebook:
             name, attributes = describe.note_of(envelope)
             self._notes.append(_event(name, envelope.time_unix_nano, attributes))
 
-    def close(self) -> tuple[list[SpanEvent], int, dict[str, object]]:
-        """The events to export in order of time, how many more there were, and attributes that count them."""
+    def export(self) -> tuple[list[SpanEvent], int, dict[str, object]]:
+        """Return the events in order of time, the number of dropped ones, and attributes that count them."""
         notes = list(self._notes)
-        # The limit on all events costs rounds before it costs anything else.
+        # The limit on all events drops rounds before it drops anything else.
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
-        rounds = [_event(EventName.ROUND, time, describe.round_of(event)) for time, event in kept]
+        rounds = [_event(EventName.ROUND, time, describe.round_of(event, self._interval)) for time, event in kept]
         events = sorted([*notes, *rounds], key=lambda event: event.time_unix_nano)
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
         return events, wanted - len(events), self._counts(len(rounds), self._notes.seen - len(notes))

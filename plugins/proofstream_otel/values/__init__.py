@@ -1,3 +1,3 @@
-"""Telemetry as plain values: what the other wings make and what every writer takes. No SDK."""
+"""Telemetry as plain values: the other wings make them, and every writer takes them. No SDK."""
 
 from __future__ import annotations

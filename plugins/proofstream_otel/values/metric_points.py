@@ -1,4 +1,4 @@
-"""Metrics at one moment, as plain values: what a collection makes, and what every writer of metrics takes."""
+"""Metrics at one moment, as plain values: a collection makes them, and every writer of metrics takes them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,11 @@ from proofstream_otel.values.safe import Attributes
 from proofstream_otel.values.semconv import Metric
 
 MAX_POINTS = 128
-"""Points of one metric that are encoded together, so that a line or request can hold them."""
-
-
-class SpanRef(msgspec.Struct, frozen=True, gc=False):
-    """The span that something happened in.
-
-    Attributes:
-        trace_id: 32 lower-case hex digits.
-        span_id: 16 lower-case hex digits.
-        sampled: Whether it is exported.
-    """
-
-    trace_id: str
-    span_id: str
-    sampled: bool
+"""The most points of one metric that are encoded together, so that they fit into one line or request."""
 
 
 class Exemplar(msgspec.Struct, frozen=True, gc=False):
-    """A measurement, and the span that it was made of."""
+    """A measurement and the span that it was taken in."""
 
     value: float
     time_unix_nano: int
@@ -42,9 +28,9 @@ class NumberPoint(msgspec.Struct, frozen=True):
 
     Attributes:
         attributes: The series.
-        start_unix_nano: Since when it counts; 0 if that is not known or means nothing.
-        time_unix_nano: When it was so.
-        value: The value; None says that the series has ended.
+        start_unix_nano: When counting began; 0 if that is unknown or has no meaning.
+        time_unix_nano: When the value was read.
+        value: The value, or None to say that the series has ended.
     """
 
     attributes: Attributes
@@ -68,37 +54,21 @@ class HistogramPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_VALUE = 1
-"""OTLP's flag of a point that says that its series has ended; without it backends go on with the last value."""
+"""OTLP's flag for a point that ends its series. Without such a point, backends continue with the last value."""
 
 Point: TypeAlias = NumberPoint | HistogramPoint
 
 
 class MetricPoints(msgspec.Struct, frozen=True):
-    """A metric and at most `MAX_POINTS` points of it."""
+    """A metric and at most `MAX_POINTS` of its points."""
 
     metric: Metric
     points: list[Point]
 
 
 class MetricSink(Protocol):
-    """Takes what was collected."""
+    """Takes collections."""
 
-    def write(self, collected: Sequence[MetricPoints]) -> None:
-        """Take a collection. Never waits."""
-        ...
-
-    def counters(self) -> dict[str, int]:
-        """What was delivered and what could not be."""
-        ...
-
-    def hurry(self) -> None:
-        """Do not wait any more."""
-        ...
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Begin to deliver what is left within `timeout_s` from now."""
-        ...
-
-    def close(self, timeout_s: float) -> None:
-        """Deliver what can be delivered within `timeout_s`."""
+    def write_metrics(self, collected: Sequence[MetricPoints]) -> None:
+        """Take a collection. Never wait."""
         ...

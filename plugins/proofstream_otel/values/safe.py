@@ -1,8 +1,7 @@
-"""The one place where values are made safe to export: whatever a stream holds, OTLP can carry what comes out of here.
+"""Makes values safe to export: OTLP can carry every value that this module returns.
 
-A bad value costs itself at most, never its span and never its batch: an integer outside of int64 becomes a decimal
-string, a number that is not finite or missing is left out, a lone surrogate becomes a question mark, a long string is
-cut.
+A bad value costs at most itself, never its span or batch. An integer outside of int64 becomes a decimal string, a
+missing or non-finite number is left out, a lone surrogate becomes a question mark, and a long string is cut.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Value: TypeAlias = Scalar | list[str] | list[int] | list[float]
 Attributes: TypeAlias = dict[str, Value]
 
 MAX_STRING_CHARS = 1024
-"""The longest string exported. Backends cut at 2 KiB of UTF-8 or earlier; what we cut is marked."""
+"""The longest string exported. Backends cut at 2 KiB of UTF-8 or earlier without a mark; we add one."""
 
 MAX_LIST_ITEMS = 128
 """The longest list exported."""
@@ -28,7 +27,7 @@ _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def attributes(raw: Mapping[str, object]) -> Attributes:
-    """Make a mapping of attributes safe; what cannot be exported is left out."""
+    """Make a mapping of attributes safe; leave out the ones that cannot be exported."""
     safe: Attributes = {}
     for key, value in raw.items():
         exportable = make_safe(value)
@@ -41,7 +40,7 @@ def make_safe(value: object) -> Value | None:
     """Make one value safe; None if there is nothing to export."""
     if value is None:
         return None
-    # By exact type first: this is called several times for each event of a stream.
+    # Look up the exact type first, since this runs several times for each event of a stream.
     rule = _RULES.get(type(value))
     return rule(value) if rule is not None else _by_base(value)
 
@@ -64,7 +63,7 @@ def _number(value: float) -> float | None:
 
 
 def _sequence(values: Iterable[object]) -> Value | None:
-    """A list of one type only: all integers, all numbers, or else all strings."""
+    """Make a list of one type only: all integers, all numbers, or else all strings."""
     items = [item for item in map(make_safe, values) if item is not None][:MAX_LIST_ITEMS]
     if any(isinstance(item, str | bool | list) for item in items):
         return [text(str(item)) for item in items]
@@ -75,12 +74,12 @@ def _sequence(values: Iterable[object]) -> Value | None:
 
 
 def integer(value: int) -> int | str:
-    """The integer, or its decimal digits if it does not fit into int64, as field elements and u64 counts may not."""
+    """Return the integer, or its decimal digits if it exceeds int64, as field elements and u64 counts may."""
     return int(value) if _INT64_MIN <= value <= _INT64_MAX else str(value)
 
 
 def text(value: str, max_chars: int = MAX_STRING_CHARS) -> str:
-    """The string as valid Unicode of at most `max_chars` characters; a cut one ends in an ellipsis."""
+    """Return the string as valid Unicode of at most `max_chars` characters; a cut one ends in an ellipsis."""
     if len(value) > max_chars:
         value = value[: max_chars - 1] + _CUT
     if value.isascii():
@@ -89,7 +88,7 @@ def text(value: str, max_chars: int = MAX_STRING_CHARS) -> str:
 
 
 def timestamp(unix_nano: int) -> int:
-    """A time that every backend takes: from 1 to 2^63 - 1."""
+    """Clamp a time to the range that every backend accepts: from 1 to 2^63 - 1."""
     return min(max(1, int(unix_nano)), _INT64_MAX)
 
 

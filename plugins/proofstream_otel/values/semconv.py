@@ -1,4 +1,4 @@
-"""Every name that leaves this plugin, once. `docs/semantic-conventions.md` says what each means."""
+"""Every name that this plugin exports, each written once. `docs/semantic-conventions.md` explains them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 SCOPE: Final = "proofstream"
-"""The instrumentation scope of everything exported."""
+"""The instrumentation scope of all exported telemetry."""
 
 
 class SpanName:
-    """Names of spans. A layer's is completed with its kind, of which there are twelve."""
+    """Names of spans. The name of a layer's span continues with the layer's kind, one of twelve."""
 
     SESSION: Final = "session"
     PROOF: Final = "proof"
@@ -37,7 +37,7 @@ class EventName:
 
 
 class Attr:
-    """Keys of attributes, of spans and of span events."""
+    """Keys of the attributes of spans and span events."""
 
     SESSION_ID: Final = "proofstream.session.id"
     SESSION_SOURCE: Final = "proofstream.session.source"
@@ -149,12 +149,12 @@ class Attr:
 
 
 def state_program_bytes(program: str) -> str:
-    """The key of a state program's bytes."""
+    """Return the key of the attribute for a state program's bytes."""
     return Attr.STATE_PROGRAM_BYTES.replace("<program>", program)
 
 
 class Label:
-    """Keys of attributes of metrics: few values each, never a layer's index, a proof's id or a round."""
+    """Keys of the attributes of metrics. Each has few values: never a layer's index, a proof's id or a round."""
 
     MODEL: Final = "proofstream.proof.model"
     BACKEND: Final = "proofstream.proof.backend"
@@ -189,7 +189,7 @@ class Label:
 
 
 class Instrument(enum.Enum):
-    """What kind of metric it is; the value is its name in the documentation."""
+    """A kind of metric; the value is its name in the documentation."""
 
     HISTOGRAM = "histogram"
     COUNTER = "counter"
@@ -205,9 +205,9 @@ class Metric(msgspec.Struct, frozen=True):
         unit: Its unit, in UCUM.
         instrument: Its kind.
         attributes: The keys that its series may have.
-        summary: What it says, in one sentence.
-        is_live: Whether it is about this very moment, so that a recording that is replayed does not fill it.
-        is_counted_elsewhere: Whether somebody else counts, and began before us.
+        summary: Its description, in one sentence.
+        is_live: Whether it describes the present, so that a replayed recording does not fill it.
+        is_counted_elsewhere: Whether a third party counts, such as a driver, and began before us.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The three kinds of telemetry, and what differs between them on the way to a receiver."""
+"""The three kinds of telemetry, and how they differ on the way to a receiver."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: `traces`, `metrics` or `logs`.
-        items: What is counted of it, in the plural.
+        items: The plural noun for its items.
         exported: The health counter of items that the receiver acknowledged.
-        written: That of items written to files.
-        lost: That of items that could not be delivered.
-        failures: That of requests that failed for good.
+        written: The health counter of items written to files.
+        lost: The health counter of items that could not be delivered.
+        failures: The health counter of requests that failed for good.
         rpc: The gRPC method.
-        file_stem: The file's name without its ending.
+        file_stem: The file's name without its extension.
     """
 
     name: str
@@ -32,13 +32,21 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """What is appended to a receiver's base URL."""
+        """The path below a receiver's base URL."""
         return f"/v1/{self.name}"
 
     @property
     def variable(self) -> str:
-        """How the signal is called in OTEL_EXPORTER_OTLP_ variables."""
+        """The signal's name in OTEL_EXPORTER_OTLP_ variables."""
         return self.name.upper()
+
+
+class ExportCounts(msgspec.Struct, frozen=True):
+    """What an exporter has done so far: items acknowledged, items lost, and attempts that failed."""
+
+    exported: int
+    lost: int
+    failed_attempts: int
 
 
 _SERVICES = "/opentelemetry.proto.collector"

@@ -1,4 +1,4 @@
-"""A span as plain values: what the mapping makes, and what every writer takes."""
+"""A span as plain values: the mapping makes it, and every writer of spans takes it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _T = TypeVar("_T")
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """The span, made by somebody else, that ours go under.
+    """A third-party span that ours go under.
 
     Attributes:
         trace_id: 32 lower-case hex digits.
         span_id: 16 lower-case hex digits.
         sampled: Whether it is exported.
-        remote: Whether it came in a header or variable, and not from this process.
+        remote: Whether it came in a header or variable, not from this process.
         trace_state: Its W3C tracestate header.
-        context: The OpenTelemetry context it was current in, where it came from this process.
+        context: The OpenTelemetry context in which it was current, if it came from this process.
     """
 
     trace_id: str
@@ -35,6 +35,20 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     remote: bool
     trace_state: str = ""
     context: object = None
+
+
+class SpanRef(msgspec.Struct, frozen=True, gc=False):
+    """A pointer from a metric or log record to the span that it belongs to.
+
+    Attributes:
+        trace_id: 32 lower-case hex digits.
+        span_id: 16 lower-case hex digits.
+        sampled: Whether the span is exported.
+    """
+
+    trace_id: str
+    span_id: str
+    sampled: bool
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
@@ -59,18 +73,18 @@ class SpanValues(msgspec.Struct, kw_only=True):
         name: Its name.
         trace_id: 32 lower-case hex digits.
         span_id: 16 lower-case hex digits.
-        parent_span_id: The same, or empty for a root.
-        root_span_id: The first span of ours above it, itself if there is none: the one that sampling is decided for.
+        parent_span_id: 16 lower-case hex digits, or empty for a root.
+        root_span_id: The topmost of our spans above it, or itself. Sampling is decided once for that span.
         remote_parent: Whether its parent is in another process.
         trace_state: W3C tracestate.
         start_unix_nano: When it began.
-        end_unix_nano: When it ended, at least `start_unix_nano`; for a span that has just begun, the same.
+        end_unix_nano: When it ended; `start_unix_nano` for a span that has just begun, never earlier.
         attributes: Its attributes.
         events: Its events, in order of time as far as known.
-        dropped_events: Events that it had and that are not in `events`.
+        dropped_events: The number of its events that are not in `events`.
         links: Spans of other traces that belong with it.
         error: Why it failed, or None.
-        resource: Who runs the prover, as sorted pairs.
+        resource: The process that runs the prover, as sorted pairs.
     """
 
     name: str
@@ -91,22 +105,22 @@ class SpanValues(msgspec.Struct, kw_only=True):
 
     @property
     def is_root(self) -> bool:
-        """Whether no other span of ours is above it."""
+        """Whether none of our other spans is above it."""
         return self.span_id == self.root_span_id
 
     @property
     def flags(self) -> int:
-        """The flags field of OTLP: sampled, and whether the parent is in another process."""
+        """OTLP's flags: sampled, and whether the parent is in another process."""
         return _SAMPLED | _HAS_IS_REMOTE | (_IS_REMOTE if self.remote_parent else 0)
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
+class StartedRoot(msgspec.Struct, frozen=True, kw_only=True):
     """A root span as its writer began it.
 
     Attributes:
-        trace_id: The trace it really is in.
+        trace_id: The trace that it really is in.
         span_id: The id that it really has.
-        sampled: Whether it and what is below it is exported.
+        sampled: Whether it and the spans below it are exported.
     """
 
     trace_id: str
@@ -114,61 +128,32 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     sampled: bool
 
 
-class Writer(Protocol):
-    """Where spans go. All calls come from one thread."""
+class SpanWriter(Protocol):
+    """Takes spans. All calls come from one thread."""
 
-    def start(self, span: SpanValues, parent: Parent | None) -> Started:
-        """Begin a root span: a proof, a session, or an interval that stands on its own."""
+    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
+        """Begin a root span: a proof, a session, or an interval outside of any proof."""
         ...
 
-    def end(self, span: SpanValues) -> None:
-        """Take a finished span; roots were begun before, the others were not."""
-        ...
-
-    def counters(self) -> dict[str, int]:
-        """What was written and what could not be."""
-        ...
-
-    def hurry(self) -> None:
-        """Stop waiting in `end`, as `close` is about to come."""
-        ...
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Begin to deliver what is left within `timeout_s` from now; `close` waits for it."""
-        ...
-
-    def close(self, timeout_s: float) -> None:
-        """Deliver what can be delivered within `timeout_s` and count the rest as lost."""
+    def end_span(self, span: SpanValues) -> None:
+        """Take a finished span. Roots were started before; other spans were not."""
         ...
 
 
 class _Nowhere:
-    """The writer where nobody wants spans, but their bounds and ids are needed for something else."""
+    """Writes no spans, for runs that export only metrics or logs: those still need the bounds and ids of spans."""
 
-    def start(self, span: SpanValues, parent: Parent | None) -> Started:
-        return Started(trace_id=span.trace_id, span_id=span.span_id, sampled=False)
+    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
+        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=False)
 
-    def end(self, span: SpanValues) -> None:
-        """Let go of it."""
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def hurry(self) -> None:
-        """Do nothing."""
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Do nothing."""
-
-    def close(self, timeout_s: float) -> None:
-        """Do nothing."""
+    def end_span(self, span: SpanValues) -> None: ...
 
 
-NOWHERE: Writer = _Nowhere()
+NOWHERE: SpanWriter = _Nowhere()
 
 
 def keep_ends(items: list[_T], count: int) -> list[_T]:
-    """The first and the last of the items, `count` in all."""
+    """Return the first and the last items, `count` in all."""
     if len(items) <= count:
         return items
     tail = count // 2
@@ -176,7 +161,7 @@ def keep_ends(items: list[_T], count: int) -> list[_T]:
 
 
 def fit(span: SpanValues, encode: Callable[[SpanValues], bytes], max_bytes: int) -> bytes:
-    """The encoded span; one that is too large goes without the middle of its events."""
+    """Encode a span; drop events from the middle until the result fits into `max_bytes`."""
     encoded = encode(span)
     while len(encoded) > max_bytes and span.events:
         span = _thin(span, len(span.events) // 2)
@@ -185,12 +170,12 @@ def fit(span: SpanValues, encode: Callable[[SpanValues], bytes], max_bytes: int)
 
 
 def count_rounds(events: Iterable[object]) -> int:
-    """How many of the events, ours or the SDK's, are rounds."""
+    """Count the rounds among events, ours or the SDK's."""
     return sum(getattr(event, "name", None) == EventName.ROUND for event in events)
 
 
 def recount(attributes: Attributes, gone: int) -> Attributes:
-    """What the attributes that count rounds must say when `gone` of the recorded ones were left out."""
+    """Return corrected values of the attributes that count rounds, after `gone` recorded rounds were left out."""
     recorded, dropped = attributes.get(Attr.ROUNDS_RECORDED), attributes.get(Attr.ROUNDS_DROPPED)
     if not (isinstance(recorded, int) and isinstance(dropped, int)):
         return {}

@@ -12,7 +12,8 @@ import pytest
 from proofstream import ConfigError, OptionKind
 from proofstream.testing import InlineHost
 from proofstream_otel import OtelPlugin
-from proofstream_otel.settings import Rounds, read
+from proofstream_otel.settings import read
+from proofstream_otel.values.span_limits import Rounds
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any) 
 
 
 def test_text_from_the_environment_becomes_numbers() -> None:
-    limits = read({"max_round_events": "64"}).note_limits
+    limits = read({"max_round_events": "64"}).span_limits
     assert limits.max_rounds == 64
     assert limits.max_notes == 512
 
@@ -81,7 +82,7 @@ def test_importing_the_plugin_imports_no_sdk() -> None:
 
 def test_an_unconfigured_plugin_is_harmless() -> None:
     plugin = OtelPlugin()
-    assert plugin.requires == ("opentelemetry.sdk",)
+    assert plugin.requires == ("opentelemetry.proto", "opentelemetry.sdk", "requests")
     assert plugin.proofstream_consume(()) is None
     assert plugin.proofstream_report_health() == {}
     plugin.proofstream_unconfigure(1.0)

@@ -330,7 +330,7 @@ def test_20_a_provider_that_was_shut_down_takes_nothing_and_breaks_nothing(kit: 
     host.feed(envelopes(kit.small_proof(), session_id="later"))
     host.close()
     assert len(exporter.get_finished_spans()) == 2
-    # Delivery is the provider's: it is not claimed.
+    # ExportCounts is the provider's: it is not claimed.
     assert set(host.health()) == {"spans_handed_over", "spans_unsampled"}
 
 

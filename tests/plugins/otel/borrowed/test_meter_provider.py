@@ -92,11 +92,11 @@ def test_instruments_are_those_of_the_table(provider: MeterProvider, reader: InM
     meter = BorrowedMeter(provider, {})
     for metric in METRICS:
         if metric.instrument is Instrument.HISTOGRAM:
-            meter.record(metric, 1.0, {}, None)
+            meter.record_value(metric, 1.0, {}, None)
         elif metric.instrument is Instrument.COUNTER and not metric.is_counted_elsewhere:
-            meter.add(metric, 1, {})
+            meter.add_count(metric, 1, {})
         else:
-            meter.set(metric, 1, {})
+            meter.set_value(metric, 1, {})
     found = collect(reader)
     assert sorted(found) == sorted(metric.name for metric in METRICS)
     for metric in METRICS:
@@ -108,7 +108,7 @@ def test_instruments_are_those_of_the_table(provider: MeterProvider, reader: InM
 def test_a_device_that_is_gone_is_not_observed_any_more(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
     now = [0.0]
     gpus = GpuMetrics(BorrowedMeter(provider, {}), clock=lambda: now[0])
-    gpus.take(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", state="ok", energy_j=5.0, power_w=100.0)]))
+    gpus.record_devices(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", state="ok", energy_j=5.0, power_w=100.0)]))
     found = collect(reader)
     assert values(found[Metrics.ENERGY.name]) == {("GPU-1", "gpu"): 5.0}
     assert found[Metrics.ENERGY.name].data.is_monotonic

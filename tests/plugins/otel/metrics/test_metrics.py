@@ -18,11 +18,12 @@ from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.metrics.gpus import GpuMetrics
 from proofstream_otel.metrics.meter import MAX_SERIES
-from proofstream_otel.metrics.own_meter import Registry
+from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.metrics.proofs import Phase, ProofMetrics, phase_of
 from proofstream_otel.values import semconv
-from proofstream_otel.values.metric_points import MetricPoints, NumberPoint, SpanRef
+from proofstream_otel.values.metric_points import MetricPoints, NumberPoint
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Label, Metrics
+from proofstream_otel.values.spans import SpanRef
 
 S = 1_000_000_000
 PROVER = ("cpu-gkr", "mlp")
@@ -294,14 +295,14 @@ class TestBeginnings:
 
     def test_the_zero_stands_at_the_time_of_the_collection_before(self) -> None:
         clock = iter(range(100, 200, 10))
-        registry = Registry(clock=lambda: next(clock))
+        registry = OwnMeter(clock=lambda: next(clock))
         assert registry.collect() == []  # at 110; it was made at 100
         labels = {Label.SIGNAL: "traces"}
-        registry.add(Metrics.OTLP_LOST, 2, labels)
+        registry.add_count(Metrics.OTLP_LOST, 2, labels)
         first, second = points_of(registry.collect(), Metrics.OTLP_LOST)
         assert (first.start_unix_nano, first.time_unix_nano, first.value) == (110, 110, 0)
         assert (second.start_unix_nano, second.time_unix_nano, second.value) == (110, 120, 2)
-        registry.add(Metrics.OTLP_LOST, 1, labels)
+        registry.add_count(Metrics.OTLP_LOST, 1, labels)
         (third,) = points_of(registry.collect(), Metrics.OTLP_LOST)
         assert (third.start_unix_nano, third.time_unix_nano, third.value) == (110, 130, 3)
 
@@ -345,10 +346,10 @@ def run(kit: Any, folder: Path, items: list[ps.Envelope], **config: Any) -> list
 
 
 def test_the_end_of_a_series_is_said_once() -> None:
-    registry = Registry()
+    registry = OwnMeter()
     phase = ["a"]
-    registry.watch(Metrics.LANE_LAG, {Label.PLUGIN: "a"}, lambda: 1.0 if phase[0] == "a" else None)
-    registry.watch(Metrics.LANE_LAG, {Label.PLUGIN: "b"}, lambda: 1.0 if phase[0] == "b" else None)
+    registry.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "a"}, lambda: 1.0 if phase[0] == "a" else None)
+    registry.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "b"}, lambda: 1.0 if phase[0] == "b" else None)
 
     def seen() -> list[tuple[Any, Any]]:
         points: list[Any] = [p for group in registry.collect() for p in group.points]
@@ -358,7 +359,7 @@ def test_the_end_of_a_series_is_said_once() -> None:
     phase[0] = "b"
     assert seen() == [("b", 1.0), ("a", None)]
     assert seen() == [("b", 1.0)]
-    registry.remove(Metrics.LANE_LAG, {Label.PLUGIN: "b"})
+    registry.end_series(Metrics.LANE_LAG, {Label.PLUGIN: "b"})
     assert seen() == [("b", None)]
     assert seen() == []
 
@@ -389,13 +390,13 @@ class TestExemplars:
 class TestSlots:
     """Proofs that run at once differ by the lowest number that is free."""
 
-    def slots(self, registry: Registry) -> dict[Any, Any]:
+    def slots(self, registry: OwnMeter) -> dict[Any, Any]:
         """The slots that are shown, with how many layers their proofs have."""
         points = points_of(registry.collect(), Metrics.PROOF_LAYERS_TOTAL)
         return {point.attributes[Label.SLOT]: point.value for point in points}
 
     def test_a_slot_is_free_again_when_its_proof_ends(self, kit: Any) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         follower = Follower(ProofMetrics(registry, live=True))
         for name, layers in (("a", 1), ("b", 2), ("c", 3)):
             follower.feed(envelopes([kit.proof_start(num_layers=layers)], session_id=name, close=False))
@@ -412,7 +413,7 @@ class TestSlots:
 
     @given(st.lists(st.integers(0, 4), max_size=30))
     def test_the_lowest_free_one_is_taken_always(self, turns: list[int]) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         follower = Follower(ProofMetrics(registry, live=True))
         taken: dict[str, int] = {}
         start = ps.ProofStart(model_name="mlp", backend="x", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
@@ -427,7 +428,7 @@ class TestSlots:
 
     def test_silence_tells_whether_it_is_normal(self, kit: Any) -> None:
         now = [0.0]
-        registry = Registry()
+        registry = OwnMeter()
         follower = Follower(ProofMetrics(registry, live=True, clock=lambda: now[0]))
 
         def silence() -> list[tuple[Any, Any]]:
@@ -449,7 +450,7 @@ class TestSlots:
         assert silence() == []
 
     def test_a_layer_without_an_end_is_not_worked_on_for_ever(self, kit: Any) -> None:
-        follower = Follower(ProofMetrics(Registry(), live=True))
+        follower = Follower(ProofMetrics(OwnMeter(), live=True))
         items = [kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_start(1), kit.layer_end(1)]
         follower.feed(envelopes(items, close=False))
         (proof,) = follower.timelines.open_proofs
@@ -465,7 +466,6 @@ class Follower:
 
     def feed(self, items: list[ps.Envelope]) -> None:
         """Take envelopes."""
-        page: Any = None
         for envelope in items:
             for change in self.timelines.feed(envelope):
                 if isinstance(change, ps.Opened):
@@ -473,35 +473,35 @@ class Follower:
                 elif isinstance(change, ps.Closed):
                     self.metrics.closed(change.interval, SpanRef("1", "2", sampled=True))
                 else:
-                    self.metrics.noted(change.interval, envelope, page)
+                    self.metrics.noted(change.interval, envelope)
 
 
 class TestGpus:
     """Series of devices come and go with what is known of them."""
 
-    def names(self, registry: Registry) -> set[str]:
+    def names(self, registry: OwnMeter) -> set[str]:
         """What is shown."""
         return names_of(registry.collect())
 
-    def metrics(self, registry: Registry, now: list[float]) -> GpuMetrics:
+    def metrics(self, registry: OwnMeter, now: list[float]) -> GpuMetrics:
         """Metrics with a clock that stands still."""
         return GpuMetrics(registry, clock=lambda: now[0])
 
     def test_a_lost_one_is_failed_and_nothing_else(self) -> None:
-        registry, now = Registry(), [0.0]
+        registry, now = OwnMeter(), [0.0]
         metrics = self.metrics(registry, now)
-        metrics.take(gpu())
+        metrics.record_devices(gpu())
         assert Metrics.POWER.name in self.names(registry)
-        metrics.take(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", name="H200", state="lost")]))
+        metrics.record_devices(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", name="H200", state="lost")]))
         collected = registry.collect()
         assert names_of(collected) == {Metrics.STATUS.name}
         states = {p.attributes[Label.HW_STATE]: p.value for p in points_of(collected, Metrics.STATUS)}
         assert states == {"ok": 0, "degraded": 0, "failed": 1}
 
     def test_a_silent_one_is_not_shown_any_more(self) -> None:
-        registry, now = Registry(), [0.0]
+        registry, now = OwnMeter(), [0.0]
         metrics = self.metrics(registry, now)
-        metrics.take(gpu())
+        metrics.record_devices(gpu())
         now[0] = 59.0
         metrics.flush()
         assert Metrics.POWER.name in self.names(registry)
@@ -510,24 +510,24 @@ class TestGpus:
         assert self.names(registry) == set()
 
     def test_a_figure_that_is_missing_is_no_zero(self) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         metrics = self.metrics(registry, [0.0])
-        metrics.take(gpu(utilization=None, energy_j=math.nan, memory_total_bytes=0))
+        metrics.record_devices(gpu(utilization=None, energy_j=math.nan, memory_total_bytes=0))
         shown = self.names(registry)
         assert not shown & {m.name for m in (Metrics.GPU_UTILIZATION, Metrics.ENERGY, Metrics.GPU_MEMORY_UTILIZATION)}
-        metrics.take(gpu())
+        metrics.record_devices(gpu())
         assert Metrics.GPU_UTILIZATION.name in self.names(registry)
 
     def test_a_reason_to_throttle_goes_back_to_zero(self) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         metrics = self.metrics(registry, [0.0])
         for reasons in (["sw_power_cap"], []):
-            metrics.take(gpu(throttle_reasons=reasons))
+            metrics.record_devices(gpu(throttle_reasons=reasons))
         assert [point.value for point in points_of(registry.collect(), Metrics.GPU_THROTTLED)] == [0]
 
     def test_a_mig_instance_names_its_gpu(self) -> None:
-        registry = Registry()
-        self.metrics(registry, [0.0]).take(gpu(id="MIG-1", parent_id="GPU-1", utilization=None))
+        registry = OwnMeter()
+        self.metrics(registry, [0.0]).record_devices(gpu(id="MIG-1", parent_id="GPU-1", utilization=None))
         (point,) = points_of(registry.collect(), Metrics.GPU_MEMORY_USAGE)
         assert (point.attributes[Label.HW_ID], point.attributes[Label.HW_PARENT]) == ("MIG-1", "GPU-1")
 
@@ -541,10 +541,10 @@ class TestGpus:
         ],
     )
     def test_placeholders_are_not_shown(self, statuses: list[tuple[float, int, int]], shown: list[str]) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         metrics = self.metrics(registry, [0.0])
         for utilization, free, done in statuses:
-            metrics.take(gpu_status(utilization=utilization, free=free, done=done))
+            metrics.record_devices(gpu_status(utilization=utilization, free=free, done=done))
         assert sorted(self.names(registry)) == shown
         metrics.forget_reported()
         assert self.names(registry) == set()
@@ -555,11 +555,11 @@ class TestBounds:
 
     @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
     def test_numbers_that_are_not_finite_are_left_out(self, odd: float) -> None:
-        registry = Registry()
-        registry.record(Metrics.PROOF_DURATION, odd, {}, None)
-        registry.add(Metrics.PROOFS, odd, {})
-        registry.set(Metrics.LANE_LAG, odd, {})
-        registry.watch(Metrics.LANE_DEPTH, {}, lambda: odd)
+        registry = OwnMeter()
+        registry.record_value(Metrics.PROOF_DURATION, odd, {}, None)
+        registry.add_count(Metrics.PROOFS, odd, {})
+        registry.set_value(Metrics.LANE_LAG, odd, {})
+        registry.watch_value(Metrics.LANE_DEPTH, {}, lambda: odd)
         assert registry.collect() == []
         assert registry.refused == 3
 
@@ -571,9 +571,9 @@ class TestBounds:
         assert host.health()["lost_metrics"] == 0
 
     def test_a_metric_has_so_many_series_and_no_more(self) -> None:
-        registry = Registry()
+        registry = OwnMeter()
         for number in range(MAX_SERIES + 10):
-            registry.add(Metrics.PROOFS, 1, {Label.MODEL: f"model-{number}"})
+            registry.add_count(Metrics.PROOFS, 1, {Label.MODEL: f"model-{number}"})
         last: dict[Any, Any] = {}
         for point in points_of(registry.collect(), Metrics.PROOFS):
             last[tuple(point.attributes.items())] = point.value

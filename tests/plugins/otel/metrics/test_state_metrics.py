@@ -15,7 +15,7 @@ from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.borrowed.meter import BorrowedMeter
 from proofstream_otel.metrics.measuring import Measuring
-from proofstream_otel.metrics.own_meter import Registry
+from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.otlp.protobuf_metrics import encode_metric
 from proofstream_otel.values.semconv import METRICS, Metric, Metrics
 
@@ -71,10 +71,10 @@ def moved(sequences: int, *, timed: int = 0, timed_ns: int = 0, scale: int = 1) 
 
 def collected(*events: ps.ProofEvent, live: bool = True) -> dict[str, dict[tuple[Any, ...], Any]]:
     """The last values of all series after some events, by metric and by what differs in their attributes."""
-    registry = Registry()
+    registry = OwnMeter()
     measuring = Measuring(registry, live=live)
     for envelope in envelopes(events, close=False)[1:]:
-        measuring.feed(envelope)
+        measuring.measure_event(envelope)
     measuring.flush()
     found: dict[str, dict[tuple[Any, ...], Any]] = {}
     for group in registry.collect():
@@ -142,8 +142,8 @@ def test_a_sum_that_becomes_too_large_costs_an_application_nothing() -> None:
     provider = MeterProvider([reader], shutdown_on_exit=False)
     meter = BorrowedMeter(provider, {})
     for _ in range(3):
-        meter.add(Metrics.STATE_RUNS, 2**62, {})
-    meter.add(Metrics.STATE_SEQUENCES, 2**62, {})
+        meter.add_count(Metrics.STATE_RUNS, 2**62, {})
+    meter.add_count(Metrics.STATE_SEQUENCES, 2**62, {})
     data = reader.get_metrics_data()
     assert data is not None
     (resource,) = data.resource_metrics

@@ -16,7 +16,7 @@ from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin, environment
 from proofstream_otel.otlp import exporter
-from proofstream_otel.otlp.transport import open_transport
+from proofstream_otel.otlp.endpoints import open_transport
 from proofstream_otel.values.signals import TRACES
 
 
@@ -309,7 +309,11 @@ class TestEnvironment:
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "OTEL_EXPORTER_OTLP_TIMEOUT: 'soon' is not a positive number"),
             ("OTEL_BSP_MAX_QUEUE_SIZE", "-1", "OTEL_BSP_MAX_QUEUE_SIZE: '-1' is not a whole number"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "br", "OTEL_EXPORTER_OTLP_COMPRESSION: 'br' is neither gzip nor none"),
-            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/ca", "OTEL_EXPORTER_OTLP_CERTIFICATE: there is no file /no/ca"),
+            (
+                "OTEL_EXPORTER_OTLP_CERTIFICATE",
+                "/no/ca",
+                "OTEL_EXPORTER_OTLP_CERTIFICATE: the file /no/ca does not exist",
+            ),
         ],
     )
     def test_a_bad_variable_is_named(self, monkeypatch: Any, name: str, value: str, message: str) -> None:

@@ -162,5 +162,5 @@ def test_the_interval_of_the_environment(monkeypatch: pytest.MonkeyPatch, raw: s
 
 def test_an_interval_of_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
-    with pytest.raises(ps.ConfigError, match="OTEL_METRIC_EXPORT_INTERVAL: 0 is not a time"):
+    with pytest.raises(ps.ConfigError, match="OTEL_METRIC_EXPORT_INTERVAL: 0 is too short"):
         InlineHost(OtelPlugin(), {"file": str(tmp_path)})

@@ -23,7 +23,7 @@ def reading(device: str = "GPU-1", **figures: Any) -> ps.GpuReading:
 
 def sample(samples: GpuSamples, second: float, *devices: ps.GpuReading) -> None:
     """Take a sample."""
-    samples.take(round(second * S), ps.GpuTelemetry(devices=list(devices)))
+    samples.add_sample(round(second * S), ps.GpuTelemetry(devices=list(devices)))
 
 
 def test_the_spans_of_a_proof_and_a_layer(kit: Any, tmp_path: Path) -> None:
@@ -58,17 +58,17 @@ def test_the_spans_of_a_proof_and_a_layer(kit: Any, tmp_path: Path) -> None:
 
 def test_an_interval_without_a_sample_inside_says_nothing() -> None:
     samples = GpuSamples()
-    assert samples.during(0, 10) == {}
+    assert samples.attributes_of(0, 10) == {}
     sample(samples, 1, reading(energy_j=1.0))
     sample(samples, 9, reading(energy_j=2.0))
-    assert samples.during(2 * S, 8 * S) == {}
+    assert samples.attributes_of(2 * S, 8 * S) == {}
 
 
 def test_one_sample_inside_is_too_few_to_tell_energy() -> None:
     samples = GpuSamples()
     for second in range(4):
         sample(samples, second, reading(energy_j=500.0 * second, memory_used_bytes=7))
-    short = samples.during(round(1.99 * S), round(2.01 * S))
+    short = samples.attributes_of(round(1.99 * S), round(2.01 * S))
     assert (short[Attr.GPU_SAMPLES], short[Attr.GPU_ENERGY], short[Attr.GPU_PEAK_MEMORY]) == (1, None, 7)
 
 
@@ -76,7 +76,7 @@ def test_a_counter_that_begins_again_adds_nothing_twice() -> None:
     samples = GpuSamples()
     for second, energy in enumerate([500.0, 600.0, None, 10.0, 30.0]):
         sample(samples, second, reading(energy_j=energy))
-    assert samples.during(0, 5 * S)[Attr.GPU_ENERGY] == 100.0 + 20.0
+    assert samples.attributes_of(0, 5 * S)[Attr.GPU_ENERGY] == 100.0 + 20.0
 
 
 def test_a_device_that_comes_late_counts_from_then_on() -> None:
@@ -84,14 +84,14 @@ def test_a_device_that_comes_late_counts_from_then_on() -> None:
     sample(samples, 0, reading(energy_j=5.0))
     sample(samples, 1, reading(energy_j=6.0), reading("GPU-2", energy_j=1e9))
     sample(samples, 2, reading(energy_j=7.0), reading("GPU-2", energy_j=1e9 + 1))
-    assert samples.during(0, 2 * S)[Attr.GPU_ENERGY] == 3.0
+    assert samples.attributes_of(0, 2 * S)[Attr.GPU_ENERGY] == 3.0
 
 
 def test_all_gpus_together_and_their_parts_once() -> None:
     samples = GpuSamples()
     mig = reading("MIG-1", parent_id="GPU-2", memory_used_bytes=2, energy_j=50.0)
     sample(samples, 0, reading(memory_used_bytes=1, utilization=0.5), reading("GPU-2", memory_used_bytes=3), mig)
-    found = samples.during(0, S)
+    found = samples.attributes_of(0, S)
     assert found == {
         Attr.GPU_ENERGY: None,
         Attr.GPU_PEAK_MEMORY: 4,
@@ -100,7 +100,7 @@ def test_all_gpus_together_and_their_parts_once() -> None:
     }
     only_mig = GpuSamples()
     sample(only_mig, 0, reading("GPU-2"), mig)
-    assert only_mig.during(0, S)[Attr.GPU_PEAK_MEMORY] == 2
+    assert only_mig.attributes_of(0, S)[Attr.GPU_PEAK_MEMORY] == 2
 
 
 def test_the_latest_samples_are_kept() -> None:
@@ -108,4 +108,4 @@ def test_the_latest_samples_are_kept() -> None:
     for second in range(2 * MAX_SAMPLES):
         sample(samples, second, reading())
     sample(samples, 5, reading())  # out of order
-    assert samples.during(0, 2 * MAX_SAMPLES * S)[Attr.GPU_SAMPLES] == MAX_SAMPLES
+    assert samples.attributes_of(0, 2 * MAX_SAMPLES * S)[Attr.GPU_SAMPLES] == MAX_SAMPLES

@@ -106,11 +106,12 @@ def test_where_rounds_go(kit: Any, tmp_path: Path, mode: str, on_spans: int, in_
     if records:
         assert [record.attributes["proofstream.round.index"] for record in records] == list(range(700))
         assert {(r.trace_id, r.span_id) for r in records} == {(layer.trace_id, layer.span_id)}
-        assert records[1].event_name == "proofstream.sumcheck.round"
-        assert records[1].attributes == {
+        assert "proofstream.round.claim" not in records[1].attributes  # half of the layer's claim: a known placeholder
+        assert records[2].event_name == "proofstream.sumcheck.round"
+        assert records[2].attributes == {
             "proofstream.session.id": "test-session",
             "proofstream.layer.index": 0,
-            "proofstream.round.index": 1,
+            "proofstream.round.index": 2,
             "proofstream.round.total": 700,
             "proofstream.round.degree": 2,
             "proofstream.round.coefficients": "1,2,3,4;10,11,12,13;100,101,102,103",
@@ -121,7 +122,7 @@ def test_where_rounds_go(kit: Any, tmp_path: Path, mode: str, on_spans: int, in_
 def test_rounds_cannot_go_where_nobody_takes_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         InlineHost(OtelPlugin(), {"file": str(tmp_path), "rounds": "logs", "logs": False})
-    assert str(raised.value) == "otel.rounds: 'logs' needs log records, and they go nowhere"
+    assert str(raised.value) == "otel.rounds: 'logs' exports log records, but they have no destination"
 
 
 def test_a_record_of_a_trace_that_is_not_sampled_says_so(

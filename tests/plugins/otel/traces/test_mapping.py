@@ -15,7 +15,7 @@ from proofstream.testing import envelopes
 from proofstream_otel.settings import Settings
 from proofstream_otel.traces.mapping import SpanMapper
 from proofstream_otel.traces.parents import Parents
-from proofstream_otel.values.spans import Parent, SpanValues, Started
+from proofstream_otel.values.spans import Parent, SpanValues, StartedRoot
 
 LAYERS = st.integers(0, 2)
 SHAPE = (1, 1)
@@ -28,28 +28,15 @@ class KeepingWriter:
         self.started: list[str] = []
         self.ended: list[SpanValues] = []
 
-    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
         """Keep the id."""
         assert span.is_root
         self.started.append(span.span_id)
-        return Started(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
+        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
 
-    def end(self, span: SpanValues) -> None:
+    def end_span(self, span: SpanValues) -> None:
         """Keep the span."""
         self.ended.append(span)
-
-    def counters(self) -> dict[str, int]:
-        """Nothing."""
-        return {}
-
-    def hurry(self) -> None:
-        """Nothing."""
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Nothing."""
-
-    def close(self, timeout_s: float) -> None:
-        """Nothing."""
 
 
 def layer_start(layer_idx: int) -> ps.LayerStart:
@@ -112,12 +99,12 @@ steps = st.lists(st.tuples(events, st.sampled_from([None, "a"]), st.integers(-3,
 def run(given_steps: list[tuple[ps.ProofEvent, str | None, int]]) -> KeepingWriter:
     """Feed events of one session, with jobs and unsteady times, and end."""
     writer = KeepingWriter()
-    mapper = SpanMapper(writer, Parents(logging.getLogger("test")), Settings().note_limits)
+    mapper = SpanMapper(writer, Parents(logging.getLogger("test")), Settings().span_limits)
     items = envelopes([event for event, _, _ in given_steps], close=False)
-    mapper.feed(items[0])
+    mapper.map_event(items[0])
     for envelope, (_, job, shift) in zip(items[1:], given_steps, strict=True):
         time_unix_nano = envelope.time_unix_nano + shift * 1_000_000
-        mapper.feed(msgspec.structs.replace(envelope, job_id=job, time_unix_nano=time_unix_nano))
+        mapper.map_event(msgspec.structs.replace(envelope, job_id=job, time_unix_nano=time_unix_nano))
     mapper.close("the end")
     return writer
 

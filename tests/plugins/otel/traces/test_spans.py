@@ -13,7 +13,7 @@ import pytest
 import proofstream as ps
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.traces.parents import parse
+from proofstream_otel.traces.parents import parse_traceparent
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -361,10 +361,10 @@ class TestParents:
         ],
     )
     def test_these_are_not_valid(self, bad: str) -> None:
-        assert parse(bad) is None
+        assert parse_traceparent(bad) is None
 
     def test_a_later_version_may_say_more(self) -> None:
-        parent = parse("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
+        parent = parse_traceparent("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
         assert parent is not None
         assert parent.sampled
 

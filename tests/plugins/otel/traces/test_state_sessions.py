@@ -22,7 +22,7 @@ FORMATS = "ssm_h_storage=f32,kv_cache_dtype=bf16"
 
 
 class Pricer:
-    """Answers to each proof's start with what one program costs, and to each run with what it has moved."""
+    """ExpectedCosts to each proof's start with what one program costs, and to each run with what it has moved."""
 
     def __init__(self) -> None:
         self._proofs = 0

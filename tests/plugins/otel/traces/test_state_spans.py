@@ -21,11 +21,12 @@ from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.settings import Settings
 from proofstream_otel.traces import held_spans
-from proofstream_otel.traces.held_spans import HOLD_S, PRICER, Answers
+from proofstream_otel.traces.held_spans import HOLD_S, ExpectedCosts
 from proofstream_otel.traces.mapping import SpanMapper
 from proofstream_otel.traces.parents import Parents
-from proofstream_otel.values.spans import Parent, SpanValues, Started
+from proofstream_otel.values.spans import Parent, SpanValues, StartedRoot
 
+PRICER = "state-cost"
 BYTES = "proofstream.state.slot_zero.bytes"
 COST_EVENT = "proofstream.state.program_cost"
 PROGRAMS = ("verify_checkpoint", "verify_rollback", "commit_accepted", "slot_zero")
@@ -52,10 +53,18 @@ def derived(event: ps.ProofEvent, *, of: ps.Envelope) -> ps.Envelope:
     )
 
 
-def health(status: str, plugin: str = PRICER) -> ps.Envelope:
-    """What the host says about a plugin."""
+def health(status: str, plugin: str = PRICER, *, prices: bool = True) -> ps.Envelope:
+    """The host's report on a plugin."""
     event = ps.PluginHealth(
-        plugin=plugin, status=status, reason=None, depth=0, delivered=0, dropped={}, counters={}, lag_s=0.0
+        plugin=plugin,
+        status=status,
+        reason=None,
+        depth=0,
+        delivered=0,
+        dropped={},
+        counters={},
+        lag_s=0.0,
+        derives=["StateProgramCost"] if prices else [],
     )
     return ps.Envelope(seq=0, time_unix_nano=1, session_id="host", origin=HOST, event=event, raw=b"")
 
@@ -77,26 +86,13 @@ class Writer:
     def __init__(self) -> None:
         self.ended: list[SpanValues] = []
 
-    def start(self, span: SpanValues, parent: Parent | None) -> Started:
+    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
         """Sample it."""
-        return Started(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
+        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
 
-    def end(self, span: SpanValues) -> None:
+    def end_span(self, span: SpanValues) -> None:
         """Keep it as it is now."""
         self.ended.append(msgspec.structs.replace(span, attributes=dict(span.attributes), events=list(span.events)))
-
-    def counters(self) -> dict[str, int]:
-        """Nothing."""
-        return {}
-
-    def hurry(self) -> None:
-        """Nothing."""
-
-    def begin_closing(self, timeout_s: float) -> None:
-        """Nothing."""
-
-    def close(self, timeout_s: float) -> None:
-        """Nothing."""
 
     def names(self) -> list[str]:
         """The spans' names, in the order in which they were written."""
@@ -113,15 +109,15 @@ class Bench:
     def __init__(self, *, live: bool = False, instance: str = "") -> None:
         self.clock = Clock()
         self.writer = Writer()
-        answers = Answers(live=live, instance=instance, clock=self.clock)
+        expected = ExpectedCosts(live=live, instance=instance, clock=self.clock)
         self.mapper = SpanMapper(
-            self.writer, Parents(logging.getLogger("test")), Settings().note_limits, answers=answers
+            self.writer, Parents(logging.getLogger("test")), Settings().span_limits, expected=expected
         )
 
     def feed(self, *items: ps.Envelope) -> None:
         """Hand envelopes over."""
         for item in items:
-            self.mapper.feed(item)
+            self.mapper.map_event(item)
 
     def wait(self, seconds: float) -> None:
         """Let time go by in which other events come."""
@@ -276,7 +272,7 @@ class TestWhoAnswers:
         items = envelopes([opened, *kit.small_proof()])[1:]
         bench.feed(*items)
         assert bench.writer.names() == ["layer MatMul"]
-        bench.feed(health("ready", "console"), *envelopes(kit.small_proof(), session_id="b"))
+        bench.feed(health("ready", "console", prices=False), *envelopes(kit.small_proof(), session_id="b"))
         bench.wait(HOLD_S)
         assert bench.writer.names() == ["layer MatMul"] * 2 + ["proof", "session"] * 2
         bench.feed(*(msgspec.structs.replace(item, session_id="c") for item in items))
@@ -290,15 +286,19 @@ class TestWhoAnswers:
         bench.feed(*envelopes([opened, *kit.small_proof()])[1:])
         assert bench.writer.names() == ["layer MatMul", "proof", "session"]
 
-    @pytest.mark.parametrize("status", ["starting", "ready", "stalled"])
-    def test_the_plugin_if_it_works(self, kit: Any, status: str) -> None:
+    @pytest.mark.parametrize(
+        "report", [health("starting"), health("ready"), health("stalled"), health("ready", "third-party")]
+    )
+    def test_an_active_plugin_that_prices(self, kit: Any, report: ps.Envelope) -> None:
         bench = Bench(live=True)
-        bench.feed(health(status), *envelopes(kit.small_proof()))
+        bench.feed(report, *envelopes(kit.small_proof()))
         assert bench.writer.names() == ["layer MatMul"]
         bench.wait(HOLD_S)
         assert bench.writer.names() == ["layer MatMul", "proof", "session"]
 
-    @pytest.mark.parametrize("envelope", [health("idle"), health("failed"), health("broken"), health("ready", "gpu")])
+    @pytest.mark.parametrize(
+        "envelope", [health("idle"), health("failed"), health("broken"), health("ready", "gpu", prices=False)]
+    )
     def test_not_a_plugin_that_does_nothing(self, kit: Any, envelope: ps.Envelope) -> None:
         bench = Bench(live=True)
         bench.feed(envelope, *envelopes(kit.small_proof()))
@@ -314,11 +314,11 @@ class TestWhoAnswers:
         circuit = ps.CircuitCompiled(
             total_layers=1, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0
         )
-        answers = Answers(live=True, clock=Clock())
-        answers.hear(circuit)
-        assert answers.due() == -math.inf
-        answers.hear(msgspec.structs.replace(circuit, states=[]))
-        assert answers.due() == 100.0 + HOLD_S
+        expected = ExpectedCosts(live=True, clock=Clock())
+        expected.learn_from(circuit)
+        assert expected.due_s() == -math.inf
+        expected.learn_from(msgspec.structs.replace(circuit, states=[]))
+        assert expected.due_s() == 100.0 + HOLD_S
 
 
 def test_no_more_wait_than_there_is_room_for(kit: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,12 +368,19 @@ def test_runs_and_traffic_are_no_span_events(kit: Any, bench: Bench) -> None:
 
 
 def test_a_cost_that_stands_in_a_file_by_itself_is_not_lost(bench: Bench) -> None:
-    (alone,) = envelopes([cost()], close=False)[1:]
+    opened, alone = envelopes([cost()], close=False)
     assert alone.origin == PRODUCER
-    bench.feed(alone)
+    bench.feed(opened, alone)
     bench.mapper.close("end")
     (session,) = bench.writer.of("session")
     assert [event.name for event in session.events] == [COST_EVENT]
+
+
+def test_a_cost_of_an_unknown_session_is_counted(bench: Bench) -> None:
+    bench.feed(*envelopes([cost()], close=False)[1:])
+    bench.mapper.close("end")
+    assert bench.writer.ended == []
+    assert bench.mapper.counters() == {"state_costs_too_late": 1}
 
 
 @given(
@@ -434,6 +441,6 @@ def test_measurements_do_not_wait(kit: Any, tmp_path: Path) -> None:
 
 
 def _collected(kit: Any, host: InlineHost, folder: Path) -> list[Any]:
-    host.feed([health("ready", "gpu")])  # something comes, so that it is no idle lane
+    host.feed([health("ready", "gpu", prices=False)])  # something comes, so that it is no idle lane
     path = folder / "metrics.jsonl"
     return [p for p in kit.read_metric_file(path) if p.name == "proofstream.proofs"] if path.exists() else []

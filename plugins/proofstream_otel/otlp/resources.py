@@ -1,11 +1,10 @@
-"""Who runs the prover: OpenTelemetry's resource, per session."""
+"""OpenTelemetry's resource, per session: describes the process that runs the prover."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opentelemetry.sdk.resources import OTELResourceDetector
-from opentelemetry.sdk.resources import Resource as SdkResource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from proofstream_otel.values import safe
 from proofstream_otel.values.safe import Attributes
@@ -14,14 +13,14 @@ from proofstream_otel.values.semconv import SCOPE
 _SERVICE = "service.name"
 
 MAX_KNOWN = 64
-"""How many sessions' resources are kept at hand."""
+"""The most sessions whose resources are cached."""
 
 
-class Resource:
-    """Merges what is known of a resource.
+class Resources:
+    """Merges the sources of a resource's attributes.
 
     From weak to strong: the SDK's defaults, this host, the session's own attributes (a recording names the host that it
-    was made on), and what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say.
+    was made on), OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME.
     """
 
     def __init__(self, identity: Mapping[str, str]) -> None:
@@ -29,8 +28,8 @@ class Resource:
         self._identity = identity
         self._known: dict[tuple[tuple[str, str], ...], Attributes] = {}
 
-    def of(self, session: tuple[tuple[str, str], ...]) -> Attributes:
-        """The resource's attributes for a session with the given ones."""
+    def attributes_of(self, session: tuple[tuple[str, str], ...]) -> Attributes:
+        """Return the resource's attributes for a session with the given attributes."""
         found = self._known.get(session)
         if found is None:
             if len(self._known) >= MAX_KNOWN:
@@ -40,5 +39,5 @@ class Resource:
 
     def _merge(self, session: Mapping[str, str]) -> Attributes:
         environment = OTELResourceDetector().detect().attributes
-        defaults = {**SdkResource.create().attributes, _SERVICE: SCOPE}
+        defaults = {**Resource.create().attributes, _SERVICE: SCOPE}
         return safe.attributes({**defaults, **self._identity, **session, **environment})

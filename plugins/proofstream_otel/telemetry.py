@@ -1,0 +1,120 @@
+"""Exports the telemetry of one run: feeds the mappings, and closes everything within the deadline."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proofstream import Batch, ConfigError, PluginContext, TraceStarted
+from proofstream_otel import destinations, environment, settings
+from proofstream_otel.borrowed.meter import BorrowedMeter
+from proofstream_otel.metrics.measuring import Measuring
+from proofstream_otel.metrics.own_meter import OwnMeter
+from proofstream_otel.metrics.reader import PeriodicReader
+from proofstream_otel.traces.held_spans import ExpectedCosts
+from proofstream_otel.traces.log_records import LogWriter
+from proofstream_otel.traces.mapping import Listener, SpanMapper
+from proofstream_otel.traces.parents import Parents
+from proofstream_otel.values.span_limits import Rounds
+from proofstream_otel.values.spans import NOWHERE
+
+INTERVAL_S = 10.0
+"""Seconds between exports of metrics, by default."""
+
+
+class Telemetry:
+    """All that the plugin does in one run."""
+
+    def __init__(self, context: PluginContext, table: Mapping[str, Any], providers: destinations.Providers) -> None:
+        """Open the destinations that the table asks for.
+
+        Raises:
+            ConfigError: The table is wrong, or a destination cannot be opened.
+            PluginError: A destination needs packages that are not installed.
+        """
+        chosen = settings.read(table)
+        interval_s = chosen.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
+        self._destinations = destinations.choose(chosen, context, providers)
+        meter = self._destinations.meter
+        self._measuring = None if meter is None else Measuring(meter, live=context.live)
+        self._reader: PeriodicReader | None = None
+        if isinstance(meter, OwnMeter):
+            self._reader = PeriodicReader(meter, self._destinations.metric_sinks, interval_s=interval_s)
+        self._mapper: SpanMapper | None = None
+        if not self.is_idle:
+            self._mapper = SpanMapper(
+                self._destinations.writer or NOWHERE,
+                Parents(context.log),
+                chosen.span_limits,
+                self._listeners(chosen.rounds),
+                expected=ExpectedCosts(live=context.live, instance=context.identity.get("service.instance.id", "")),
+            )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no destination."""
+        return self._destinations.is_empty
+
+    def consume(self, batch: Batch) -> Iterable[TraceStarted]:
+        """Turn envelopes into telemetry; return the trace of each proof that begins."""
+        started: list[TraceStarted] = []
+        if self._mapper is None:
+            return started
+        # An empty batch means a second of silence: release everything. Otherwise read the clock before the batch,
+        # because events that arrive while we wait for a slow receiver are not seen yet.
+        now = time.monotonic() if batch else math.inf
+        for envelope in batch:
+            if self._measuring is not None:
+                self._measuring.measure_event(envelope)
+            started.extend(self._mapper.map_event(envelope))
+        self._mapper.settle(now)
+        self._flush()
+        return started
+
+    def counters(self) -> dict[str, int]:
+        """Count exported and lost items."""
+        total = self._destinations.counters()
+        if self._measuring is not None and self._measuring.refused:
+            total["measurements_refused"] = self._measuring.refused
+        if self._mapper is not None:
+            total |= self._mapper.counters()
+        return total
+
+    def close(self, timeout_s: float) -> None:
+        """End the open spans and deliver what is left, within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        exporters = self._destinations.exporters.values()
+        for exporter in exporters:
+            exporter.hurry()  # ending the open spans must not block on a full queue
+        if self._mapper is not None:
+            self._mapper.close("proofstream stopped")
+        self._flush(at_the_end=True)
+        for exporter in exporters:
+            exporter.begin_closing(max(0.0, deadline - time.monotonic()))
+        for file in self._destinations.files:
+            file.close()
+        for exporter in exporters:
+            exporter.close(max(0.0, deadline - time.monotonic()))
+        if isinstance(self._destinations.meter, BorrowedMeter):
+            self._destinations.meter.end_all_series()
+
+    def _listeners(self, rounds: Rounds) -> list[Listener]:
+        listeners: list[Listener] = []
+        if self._measuring is not None:
+            listeners.append(self._measuring)
+        if self._destinations.log_sinks:
+            listeners.append(LogWriter(self._destinations.log_sinks, rounds=rounds.in_logs))
+        elif rounds.in_logs:
+            raise ConfigError(f"otel.rounds: {rounds.value!r} exports log records, but they have no destination")
+        return listeners
+
+    def _flush(self, *, at_the_end: bool = False) -> None:
+        """Pass counts on to the meter, and collect it if that is due."""
+        if self._measuring is None:
+            return
+        proof_ended = self._measuring.flush()
+        if self._reader is not None and (self._reader.is_due(proof_ended=proof_ended) or at_the_end):
+            self._measuring.note_exports(self._destinations.export_counts())
+            self._reader.collect()
