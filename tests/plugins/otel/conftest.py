@@ -338,7 +338,7 @@ class Receiver:
         self.headers: list[dict[str, str]] = []
         self.sizes: list[int] = []
         self.spans: list[SeenSpan] = []
-        """Of requests that were answered with 200."""
+        """The spans of requests that were answered with 200."""
         self.stopping = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -406,7 +406,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A receiver that answers as it is told to."""
+    """A receiver with configured answers."""
     made = Receiver()
     yield made
     made.close()
@@ -423,7 +423,7 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def closed() -> str:
-    """A base URL where nobody listens."""
+    """A base URL without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -431,7 +431,7 @@ def closed() -> str:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the machine's own says anything about OpenTelemetry."""
+    """Remove OpenTelemetry's variables from the environment."""
     for name in list(os.environ):
         if name.startswith("OTEL_") or name in ("TRACEPARENT", "TRACESTATE"):
             monkeypatch.delenv(name)
@@ -439,7 +439,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_until(happened: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Wait for something that another thread does."""
+    """Wait until another thread has made a condition true."""
     deadline = time.monotonic() + timeout_s
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -508,5 +508,5 @@ def small_proof(rounds: int = 2) -> list[ProofEvent]:
 
 @pytest.fixture(scope="session")
 def kit() -> Any:
-    """Everything above, for tests: this folder is no package that they could import from."""
+    """Everything above, for tests, which cannot import from this folder: it is not a package."""
     return sys.modules[__name__]

@@ -1,4 +1,4 @@
-"""What is captured while OpenTelemetry is still being imported."""
+"""Captures nothing while OpenTelemetry is still being imported."""
 
 from __future__ import annotations
 

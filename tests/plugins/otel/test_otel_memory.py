@@ -1,4 +1,4 @@
-"""A million events stay small, whatever their shape, and nothing is dropped that is not counted."""
+"""A million events take little memory, whatever their shape, and every dropped event is counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 def peak_mib():
-    # The process's own high-water mark; what getrusage says begins with the size of the process that started it.
+    # The process's own high-water mark; getrusage starts from the size of the parent process.
     return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1]) // 1024
 """
 

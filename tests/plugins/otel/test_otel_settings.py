@@ -1,4 +1,4 @@
-"""The configuration table, the flags, and what the plugin is before it is configured."""
+"""The configuration table, the flags, and the plugin before it is configured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_wrong_value_is_named_in_one_line(table: dict[str, Any], message: str)
     assert str(raised.value) == message
 
 
-def test_a_misspelt_key_is_told_the_right_ones() -> None:
+def test_an_error_about_a_misspelt_key_names_the_right_ones() -> None:
     with pytest.raises(ConfigError) as raised:
         read({"endpont": "http://localhost"})
     assert str(raised.value) == (

@@ -1,4 +1,4 @@
-"""The sharp edges of OpenTelemetry in Python, one test each, by the number that notes on them gave them."""
+"""The sharp edges of OpenTelemetry in Python, one test each, numbered as in the notes on them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_1_a_layer_of_many_rounds_keeps_both_ends_and_the_counts(kit: Any, tmp_p
     assert layer.attributes["proofstream.rounds.dropped"] == 1488
 
 
-def test_1_the_limit_of_the_environment_wins_and_costs_rounds_before_text(
+def test_1_the_limit_of_the_environment_wins_and_drops_rounds_before_log_lines(
     kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "7")
@@ -66,7 +66,7 @@ def test_2_an_integer_outside_of_int64_costs_nothing_but_its_type(kit: Any, rece
     assert receiver.spans == kit.read_file(tmp_path / "traces.jsonl")
 
 
-def test_4_what_is_missing_is_left_out_and_words_are_words(kit: Any, tmp_path: Path) -> None:
+def test_4_missing_values_are_left_out_and_enums_are_words(kit: Any, tmp_path: Path) -> None:
     items = [kit.proof_start(model_name=None), kit.layer_start(claim=math.nan), kit.layer_end()]
     spans = exported(kit, tmp_path, envelopes(items))
     assert "proofstream.proof.model" not in spans["proof"].attributes
@@ -85,7 +85,7 @@ def test_5_a_lone_surrogate_costs_itself(kit: Any, receiver: Any, tmp_path: Path
     assert receiver.spans == kit.read_file(tmp_path / "traces.jsonl")
 
 
-def test_6_times_that_no_backend_takes_are_clamped(kit: Any, receiver: Any) -> None:
+def test_6_times_out_of_range_are_clamped(kit: Any, receiver: Any) -> None:
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     opened, start, layer, end = envelopes([kit.proof_start(), kit.layer_start(), kit.layer_end()], close=False)
     times = [-5, 2**70, 100, 50]
@@ -99,7 +99,7 @@ def test_6_times_that_no_backend_takes_are_clamped(kit: Any, receiver: Any) -> N
         assert 0 < span.start_unix_nano <= span.end_unix_nano < 2**63
 
 
-def test_7_a_long_text_and_a_large_span_stay_within_what_receivers_take(kit: Any, receiver: Any) -> None:
+def test_7_a_long_text_and_a_large_span_stay_within_the_limits_of_receivers(kit: Any, receiver: Any) -> None:
     text = ps.Log(level=ps.LogLevel.Info, message="\N{CRAB}" * 100_000)
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     host.feed(envelopes([kit.proof_start(), *[text] * 512, kit.proof_complete()]))
@@ -165,7 +165,7 @@ def test_10_nothing_is_flushed_on_the_callers_thread(kit: Any, silent: str) -> N
     host.close(0.2)
 
 
-def test_11_an_attempt_that_will_not_do_is_given_up_and_the_next_request_goes_out(
+def test_11_a_failing_request_is_given_up_and_the_next_one_goes_out(
     kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
@@ -178,7 +178,7 @@ def test_11_an_attempt_that_will_not_do_is_given_up_and_the_next_request_goes_ou
     kit.wait_until(lambda: host.health()["spans_exported"] + host.health()["lost_spans"] == 9)
     host.close()
     assert 0 < host.health()["lost_spans"] < 9
-    # What was given up for want of an answer in time may have arrived all the same.
+    # A request that was given up without an answer may have arrived all the same.
     assert host.health()["spans_exported"] <= len(receiver.spans)
 
 
@@ -221,7 +221,7 @@ def test_12_and_13_a_forked_child_sends_nothing_and_does_not_hang(
     assert done.stdout.strip() == ("0" if scheme == "http" else "213")
 
 
-def test_14_a_long_outage_is_two_lines_and_none_of_them_an_exporters(
+def test_14_a_long_outage_is_two_log_lines_of_ours(
     kit: Any, closed: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -237,7 +237,7 @@ def test_14_a_long_outage_is_two_lines_and_none_of_them_an_exporters(
     assert {record.name.split(".")[0] for record in caplog.records} == {"proofstream"}
 
 
-def test_15_what_is_open_at_the_end_is_exported_as_aborted(kit: Any, receiver: Any) -> None:
+def test_15_open_spans_are_exported_as_aborted_at_the_end(kit: Any, receiver: Any) -> None:
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     host.feed(envelopes([kit.proof_start(), kit.layer_start(), kit.sumcheck_round()], close=False))
     assert receiver.spans == []
@@ -249,7 +249,7 @@ def test_15_what_is_open_at_the_end_is_exported_as_aborted(kit: Any, receiver: A
     assert spans["session"].attributes["proofstream.session.outcome"] == "interrupted"
 
 
-def test_16_a_terminated_process_still_exports_what_is_open(kit: Any, tmp_path: Path) -> None:
+def test_16_a_terminated_process_still_exports_its_open_spans(kit: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "proofstream", "run", "-", "--otlp-file", str(tmp_path), "--no-console"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -291,7 +291,7 @@ def test_17_closing_while_the_interpreter_exits_starts_no_thread(kit: Any, recei
     assert len(receiver.spans) == 38
 
 
-def test_18_what_comes_late_is_counted_and_warns_nobody(
+def test_18_late_events_are_counted_without_a_warning(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     items = [kit.proof_start(), kit.layer_start(), kit.layer_end(), kit.sumcheck_round(), kit.proof_complete()]
@@ -321,7 +321,7 @@ def test_19_no_global_is_ever_set(tmp_path: Path) -> None:
     assert done.stdout.strip() == "ProxyTracerProvider"
 
 
-def test_20_a_provider_that_was_shut_down_takes_nothing_and_breaks_nothing(kit: Any) -> None:
+def test_20_a_provider_that_was_shut_down_breaks_nothing(kit: Any) -> None:
     provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     host = InlineHost(OtelPlugin(tracer_provider=provider))
@@ -330,11 +330,11 @@ def test_20_a_provider_that_was_shut_down_takes_nothing_and_breaks_nothing(kit: 
     host.feed(envelopes(kit.small_proof(), session_id="later"))
     host.close()
     assert len(exporter.get_finished_spans()) == 2
-    # ExportCounts is the provider's: it is not claimed.
+    # The provider delivers, so no delivery is claimed.
     assert set(host.health()) == {"spans_handed_over", "spans_unsampled"}
 
 
-def test_20_after_its_own_end_the_exporter_counts_what_still_comes(kit: Any, receiver: Any) -> None:
+def test_20_after_its_end_the_exporter_counts_later_items(kit: Any, receiver: Any) -> None:
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     host.feed(envelopes(kit.small_proof()))
     host.close()

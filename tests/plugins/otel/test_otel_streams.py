@@ -1,4 +1,4 @@
-"""Every recorded stream, through ``--otlp-file``, against what a correct reader finds in it."""
+"""Every recorded stream, through ``--otlp-file``, against the figures that a correct reader finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofstream_otel import OtelPlugin
 
 
 def export(kit: Any, name: str, folder: Path) -> tuple[list[Any], dict[str, Any]]:
-    """Replay a stream into a file; the spans that are in it then, and what is expected."""
+    """Replay a stream into a file; return its spans, and the expected figures."""
     host = InlineHost(OtelPlugin(), {"file": str(folder)})
     host.feed(kit.stream(name))
     host.close()
@@ -52,7 +52,7 @@ def test_proofs_layers_and_rounds_are_those_of_the_stream(kit: Any, tmp_path: Pa
         assert (proof.status[0] == 2) == about["aborted"]
 
 
-def test_a_layer_without_an_end_is_marked_and_is_no_error(kit: Any, tmp_path: Path) -> None:
+def test_a_layer_without_an_end_is_marked_but_not_an_error(kit: Any, tmp_path: Path) -> None:
     spans, expected = export(kit, "endless-and-holes", tmp_path)
     endless = [span for span in named(spans, "layer") if span.attributes.get("proofstream.end_seen") is False]
     assert sorted(span.attributes["proofstream.layer.index"] for span in endless) == expected["layers_without_end"]
@@ -73,7 +73,7 @@ def test_an_aborted_proof_is_an_error_that_names_the_last_layer(kit: Any, tmp_pa
     assert session.attributes["proofstream.session.aborted"] == 1
 
 
-def test_lost_events_stand_on_the_session(kit: Any, tmp_path: Path) -> None:
+def test_lost_events_are_counted_on_the_session(kit: Any, tmp_path: Path) -> None:
     spans, expected = export(kit, "ws-job-frames-lagged", tmp_path)
     assert [s.attributes["proofstream.lost_events"] for s in named(spans, "session")] == [expected["lost_events"]]
     proof = named(spans, "proof")[0]

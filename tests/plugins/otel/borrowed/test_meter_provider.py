@@ -1,4 +1,4 @@
-"""The application's own meter provider: measurements go through it, and it stays its own."""
+"""The application's own meter provider: it gets the measurements, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROVER = ("cpu-gkr", "mlp")
 
 @pytest.fixture
 def reader() -> InMemoryMetricReader:
-    """Reads what the provider has."""
+    """Reads the provider's metrics."""
     return InMemoryMetricReader()
 
 
@@ -105,7 +105,7 @@ def test_instruments_are_those_of_the_table(provider: MeterProvider, reader: InM
         assert getattr(seen.data, "is_monotonic", False) is (metric.instrument is Instrument.COUNTER)
 
 
-def test_a_device_that_is_gone_is_not_observed_any_more(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
+def test_a_lost_device_is_no_longer_observed(provider: MeterProvider, reader: InMemoryMetricReader) -> None:
     now = [0.0]
     gpus = GpuMetrics(BorrowedMeter(provider, {}), clock=lambda: now[0])
     gpus.record_devices(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", state="ok", energy_j=5.0, power_w=100.0)]))
@@ -117,7 +117,7 @@ def test_a_device_that_is_gone_is_not_observed_any_more(provider: MeterProvider,
     assert Metrics.POWER.name not in collect(reader)
 
 
-def test_a_global_one_is_found(
+def test_a_global_provider_is_found(
     kit: Any, provider: MeterProvider, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
@@ -136,7 +136,7 @@ def test_it_can_be_left_alone(
     assert collect(reader) == {}
 
 
-def test_one_cannot_be_passed_in_beside_a_place_of_our_own(provider: MeterProvider, tmp_path: Path) -> None:
+def test_it_excludes_our_own_destinations(provider: MeterProvider, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         InlineHost(OtelPlugin(meter_provider=provider), {"file": str(tmp_path)})
     assert str(raised.value) == "otel: a meter provider was passed in, so otel.endpoint and otel.file cannot be set"

@@ -1,4 +1,4 @@
-"""The application's own tracer provider: the same spans as in the file, and manners."""
+"""The application's own tracer provider: it gets the same spans as the file, and is left alone otherwise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def content(span: ReadableSpan) -> dict[str, Any]:
-    """All that a span says, without the provider's ids."""
+    """The content of a span, without the provider's ids."""
     return {
         "name": span.name,
         "start": span.start_time,
@@ -54,7 +54,7 @@ def content(span: ReadableSpan) -> dict[str, Any]:
 
 
 def content_of_file(span: Any) -> dict[str, Any]:
-    """The same of a span of the file."""
+    """The content of a span of the file."""
     return {
         "name": span.name,
         "start": span.start_unix_nano,
@@ -128,7 +128,7 @@ def test_the_span_that_was_current_is_the_parent(kit: Any) -> None:
     assert spans["session"].parent is None
 
 
-def test_a_proof_that_is_not_sampled_is_not_sampled_as_a_whole(kit: Any) -> None:
+def test_an_unsampled_proof_is_left_out_as_a_whole(kit: Any) -> None:
     provider, exporter = make_provider(sampler=sampling.ALWAYS_OFF)
     host = InlineHost(OtelPlugin(tracer_provider=provider))
     (started,) = host.feed(envelopes(kit.small_proof()))
@@ -139,7 +139,7 @@ def test_a_proof_that_is_not_sampled_is_not_sampled_as_a_whole(kit: Any) -> None
     assert host.health() == {"spans_handed_over": 0, "spans_unsampled": 3}
 
 
-def test_the_providers_limit_costs_rounds_and_the_counts_say_so(kit: Any) -> None:
+def test_the_providers_limit_drops_rounds_and_the_counts_say_so(kit: Any) -> None:
     provider, exporter = make_provider(span_limits=SpanLimits(max_events=10))
     host = InlineHost(OtelPlugin(tracer_provider=provider))
     host.feed(envelopes(kit.small_proof(rounds=30)))
@@ -177,7 +177,7 @@ def test_it_is_never_shut_down(kit: Any) -> None:
     assert len(exporter.get_finished_spans()) == 6
 
 
-def test_with_a_provider_no_other_place_can_be_asked_for(tmp_path: Path) -> None:
+def test_a_provider_excludes_other_destinations(tmp_path: Path) -> None:
     provider, _ = make_provider()
     with pytest.raises(ConfigError, match="a tracer provider was passed in"):
         InlineHost(OtelPlugin(tracer_provider=provider), {"file": str(tmp_path)})
@@ -201,7 +201,7 @@ def test_the_global_provider_is_used_if_nothing_else_was_asked_for(
         assert len(global_provider.get_finished_spans()) == 3
 
 
-def test_without_any_place_the_plugin_sits_the_run_out(kit: Any) -> None:
+def test_without_a_destination_the_plugin_sits_the_run_out(kit: Any) -> None:
     host = InlineHost(OtelPlugin(), asked=False)
     assert host.plugin.proofstream_configure(context=host.context) is False
     assert host.feed(envelopes(kit.small_proof())) == []
@@ -209,7 +209,7 @@ def test_without_any_place_the_plugin_sits_the_run_out(kit: Any) -> None:
     assert host.health() == {}
 
 
-def test_who_asks_for_it_and_says_no_place_means_the_default_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_for_the_plugin_alone_means_the_default_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     asked, found = OtelPlugin(), OtelPlugin()
     host = InlineHost(asked, asked=True)

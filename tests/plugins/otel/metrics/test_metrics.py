@@ -85,7 +85,7 @@ def gpu(**changes: Any) -> ps.GpuTelemetry:
 
 
 def gpu_status(*, utilization: float, free: int, done: int = 1) -> ps.GpuStatus:
-    """What a prover says about its only device."""
+    """A prover's report on its only device."""
     device = ps.GpuSnapshot(device_id=0, device_name="GPU-0", utilization=utilization, free_memory_bytes=free)
     return ps.GpuStatus(devices=[device], matmul_done=0, matmul_total=0, layers_done=done, layers_total=4)
 
@@ -106,7 +106,7 @@ def health(**changes: Any) -> ps.PluginHealth:
 
 
 def at_host(*events: ps.ProofEvent) -> list[ps.Envelope]:
-    """Events that the host or a plugin of its own tells."""
+    """Events of the host or one of its plugins."""
     return [
         ps.Envelope(
             seq=seq,
@@ -165,7 +165,7 @@ def seen(kit: Any, tmp_path: Path) -> list[Any]:
 
 
 def wait(seconds: float) -> None:
-    """Let time go by, as collections are some time apart."""
+    """Let time pass, since collections are some time apart."""
     time.sleep(seconds)
 
 
@@ -293,17 +293,17 @@ def test_a_replay_says_nothing_about_the_present(kit: Any, tmp_path: Path) -> No
 class TestBeginnings:
     """A new counter or histogram begins with a zero, so that its first increment can be seen."""
 
-    def test_the_zero_stands_at_the_time_of_the_collection_before(self) -> None:
+    def test_the_zero_has_the_time_of_the_previous_collection(self) -> None:
         clock = iter(range(100, 200, 10))
-        registry = OwnMeter(clock=lambda: next(clock))
-        assert registry.collect() == []  # at 110; it was made at 100
+        meter = OwnMeter(clock=lambda: next(clock))
+        assert meter.collect() == []  # at 110; it was made at 100
         labels = {Label.SIGNAL: "traces"}
-        registry.add_count(Metrics.OTLP_LOST, 2, labels)
-        first, second = points_of(registry.collect(), Metrics.OTLP_LOST)
+        meter.add_count(Metrics.OTLP_LOST, 2, labels)
+        first, second = points_of(meter.collect(), Metrics.OTLP_LOST)
         assert (first.start_unix_nano, first.time_unix_nano, first.value) == (110, 110, 0)
         assert (second.start_unix_nano, second.time_unix_nano, second.value) == (110, 120, 2)
-        registry.add_count(Metrics.OTLP_LOST, 1, labels)
-        (third,) = points_of(registry.collect(), Metrics.OTLP_LOST)
+        meter.add_count(Metrics.OTLP_LOST, 1, labels)
+        (third,) = points_of(meter.collect(), Metrics.OTLP_LOST)
         assert (third.start_unix_nano, third.time_unix_nano, third.value) == (110, 130, 3)
 
     def test_both_outcomes_are_there_when_the_first_proof_begins(self, kit: Any, tmp_path: Path) -> None:
@@ -345,27 +345,27 @@ def run(kit: Any, folder: Path, items: list[ps.Envelope], **config: Any) -> list
     return points
 
 
-def test_the_end_of_a_series_is_said_once() -> None:
-    registry = OwnMeter()
+def test_a_series_ends_once() -> None:
+    meter = OwnMeter()
     phase = ["a"]
-    registry.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "a"}, lambda: 1.0 if phase[0] == "a" else None)
-    registry.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "b"}, lambda: 1.0 if phase[0] == "b" else None)
+    meter.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "a"}, lambda: 1.0 if phase[0] == "a" else None)
+    meter.watch_value(Metrics.LANE_LAG, {Label.PLUGIN: "b"}, lambda: 1.0 if phase[0] == "b" else None)
 
     def seen() -> list[tuple[Any, Any]]:
-        points: list[Any] = [p for group in registry.collect() for p in group.points]
+        points: list[Any] = [p for group in meter.collect() for p in group.points]
         return [(p.attributes[Label.PLUGIN], p.value) for p in points]
 
     assert seen() == [("a", 1.0)]
     phase[0] = "b"
     assert seen() == [("b", 1.0), ("a", None)]
     assert seen() == [("b", 1.0)]
-    registry.end_series(Metrics.LANE_LAG, {Label.PLUGIN: "b"})
+    meter.end_series(Metrics.LANE_LAG, {Label.PLUGIN: "b"})
     assert seen() == [("b", None)]
     assert seen() == []
 
 
 class TestExemplars:
-    """What was measured leads to the trace it was measured in."""
+    """A measurement leads to its trace."""
 
     def test_of_a_proof_and_a_layer(self, kit: Any, tmp_path: Path) -> None:
         points = run(kit, tmp_path, envelopes(kit.small_proof()))
@@ -375,7 +375,7 @@ class TestExemplars:
             span = spans[name]
             assert exemplar == ((span.end_unix_nano - span.start_unix_nano) / 1e9, span.trace_id, span.span_id)
 
-    def test_not_of_what_is_not_sampled(self, kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_not_of_unsampled_spans(self, kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
         points = run(kit, tmp_path, envelopes(kit.small_proof()))
         assert values(kit, points, Metrics.PROOFS)[*PROVER, "complete"] == 1
@@ -388,33 +388,33 @@ class TestExemplars:
 
 
 class TestSlots:
-    """Proofs that run at once differ by the lowest number that is free."""
+    """Proofs that run at the same time take the lowest free numbers."""
 
-    def slots(self, registry: OwnMeter) -> dict[Any, Any]:
+    def slots(self, meter: OwnMeter) -> dict[Any, Any]:
         """The slots that are shown, with how many layers their proofs have."""
-        points = points_of(registry.collect(), Metrics.PROOF_LAYERS_TOTAL)
+        points = points_of(meter.collect(), Metrics.PROOF_LAYERS_TOTAL)
         return {point.attributes[Label.SLOT]: point.value for point in points}
 
     def test_a_slot_is_free_again_when_its_proof_ends(self, kit: Any) -> None:
-        registry = OwnMeter()
-        follower = Follower(ProofMetrics(registry, live=True))
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True))
         for name, layers in (("a", 1), ("b", 2), ("c", 3)):
             follower.feed(envelopes([kit.proof_start(num_layers=layers)], session_id=name, close=False))
-        assert self.slots(registry) == {0: 1, 1: 2, 2: 3}
+        assert self.slots(meter) == {0: 1, 1: 2, 2: 3}
         follower.feed(envelopes([kit.proof_complete()], session_id="b")[1:])
-        assert self.slots(registry) == {0: 1, 2: 3}
+        assert self.slots(meter) == {0: 1, 2: 3}
         follower.feed(envelopes([kit.proof_start(num_layers=4)], session_id="d", close=False))
-        assert self.slots(registry) == {0: 1, 1: 4, 2: 3}
+        assert self.slots(meter) == {0: 1, 1: 4, 2: 3}
         for name in "acd":
             follower.feed(envelopes([], session_id=name)[1:])
-        assert self.slots(registry) == {}
-        live = names_of(registry.collect()) & {metric.name for metric in METRICS if metric.is_live}
+        assert self.slots(meter) == {}
+        live = names_of(meter.collect()) & {metric.name for metric in METRICS if metric.is_live}
         assert live == {Metrics.PROOFS_RUNNING.name}
 
     @given(st.lists(st.integers(0, 4), max_size=30))
-    def test_the_lowest_free_one_is_taken_always(self, turns: list[int]) -> None:
-        registry = OwnMeter()
-        follower = Follower(ProofMetrics(registry, live=True))
+    def test_the_lowest_free_slot_is_always_taken(self, turns: list[int]) -> None:
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True))
         taken: dict[str, int] = {}
         start = ps.ProofStart(model_name="mlp", backend="x", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
         for name in map(str, turns):
@@ -424,16 +424,16 @@ class TestSlots:
             else:
                 taken[name] = min(set(range(6)) - set(taken.values()))
                 follower.feed(envelopes([start], session_id=name, close=False))
-            assert set(self.slots(registry)) == set(taken.values())
+            assert set(self.slots(meter)) == set(taken.values())
 
-    def test_silence_tells_whether_it_is_normal(self, kit: Any) -> None:
+    def test_silence_has_a_phase(self, kit: Any) -> None:
         now = [0.0]
-        registry = OwnMeter()
-        follower = Follower(ProofMetrics(registry, live=True, clock=lambda: now[0]))
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True, clock=lambda: now[0]))
 
         def silence() -> list[tuple[Any, Any]]:
             follower.metrics.flush()
-            points = points_of(registry.collect(), Metrics.PROOF_SILENCE)
+            points = points_of(meter.collect(), Metrics.PROOF_SILENCE)
             return [(point.attributes[Label.PHASE], point.value) for point in points]
 
         items = envelopes([kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_end(2), kit.proof_complete()])
@@ -449,7 +449,7 @@ class TestSlots:
         follower.feed(items[4:])
         assert silence() == []
 
-    def test_a_layer_without_an_end_is_not_worked_on_for_ever(self, kit: Any) -> None:
+    def test_a_layer_without_an_end_does_not_stay_open_forever(self, kit: Any) -> None:
         follower = Follower(ProofMetrics(OwnMeter(), live=True))
         items = [kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_start(1), kit.layer_end(1)]
         follower.feed(envelopes(items, close=False))
@@ -465,7 +465,7 @@ class Follower:
         self.timelines = ps.Timelines()
 
     def feed(self, items: list[ps.Envelope]) -> None:
-        """Take envelopes."""
+        """Feed envelopes."""
         for envelope in items:
             for change in self.timelines.feed(envelope):
                 if isinstance(change, ps.Opened):
@@ -477,58 +477,58 @@ class Follower:
 
 
 class TestGpus:
-    """Series of devices come and go with what is known of them."""
+    """Series of devices begin and end with their figures."""
 
-    def names(self, registry: OwnMeter) -> set[str]:
-        """What is shown."""
-        return names_of(registry.collect())
+    def names(self, meter: OwnMeter) -> set[str]:
+        """The names of the metrics with a value."""
+        return names_of(meter.collect())
 
-    def metrics(self, registry: OwnMeter, now: list[float]) -> GpuMetrics:
+    def metrics(self, meter: OwnMeter, now: list[float]) -> GpuMetrics:
         """Metrics with a clock that stands still."""
-        return GpuMetrics(registry, clock=lambda: now[0])
+        return GpuMetrics(meter, clock=lambda: now[0])
 
-    def test_a_lost_one_is_failed_and_nothing_else(self) -> None:
-        registry, now = OwnMeter(), [0.0]
-        metrics = self.metrics(registry, now)
+    def test_a_lost_device_is_failed_and_has_no_other_series(self) -> None:
+        meter, now = OwnMeter(), [0.0]
+        metrics = self.metrics(meter, now)
         metrics.record_devices(gpu())
-        assert Metrics.POWER.name in self.names(registry)
+        assert Metrics.POWER.name in self.names(meter)
         metrics.record_devices(ps.GpuTelemetry(devices=[ps.GpuReading(id="GPU-1", name="H200", state="lost")]))
-        collected = registry.collect()
+        collected = meter.collect()
         assert names_of(collected) == {Metrics.STATUS.name}
         states = {p.attributes[Label.HW_STATE]: p.value for p in points_of(collected, Metrics.STATUS)}
         assert states == {"ok": 0, "degraded": 0, "failed": 1}
 
-    def test_a_silent_one_is_not_shown_any_more(self) -> None:
-        registry, now = OwnMeter(), [0.0]
-        metrics = self.metrics(registry, now)
+    def test_the_series_of_a_silent_device_end(self) -> None:
+        meter, now = OwnMeter(), [0.0]
+        metrics = self.metrics(meter, now)
         metrics.record_devices(gpu())
         now[0] = 59.0
         metrics.flush()
-        assert Metrics.POWER.name in self.names(registry)
+        assert Metrics.POWER.name in self.names(meter)
         now[0] = 61.0
         metrics.flush()
-        assert self.names(registry) == set()
+        assert self.names(meter) == set()
 
-    def test_a_figure_that_is_missing_is_no_zero(self) -> None:
-        registry = OwnMeter()
-        metrics = self.metrics(registry, [0.0])
+    def test_a_missing_figure_is_not_zero(self) -> None:
+        meter = OwnMeter()
+        metrics = self.metrics(meter, [0.0])
         metrics.record_devices(gpu(utilization=None, energy_j=math.nan, memory_total_bytes=0))
-        shown = self.names(registry)
+        shown = self.names(meter)
         assert not shown & {m.name for m in (Metrics.GPU_UTILIZATION, Metrics.ENERGY, Metrics.GPU_MEMORY_UTILIZATION)}
         metrics.record_devices(gpu())
-        assert Metrics.GPU_UTILIZATION.name in self.names(registry)
+        assert Metrics.GPU_UTILIZATION.name in self.names(meter)
 
     def test_a_reason_to_throttle_goes_back_to_zero(self) -> None:
-        registry = OwnMeter()
-        metrics = self.metrics(registry, [0.0])
+        meter = OwnMeter()
+        metrics = self.metrics(meter, [0.0])
         for reasons in (["sw_power_cap"], []):
             metrics.record_devices(gpu(throttle_reasons=reasons))
-        assert [point.value for point in points_of(registry.collect(), Metrics.GPU_THROTTLED)] == [0]
+        assert [point.value for point in points_of(meter.collect(), Metrics.GPU_THROTTLED)] == [0]
 
     def test_a_mig_instance_names_its_gpu(self) -> None:
-        registry = OwnMeter()
-        self.metrics(registry, [0.0]).record_devices(gpu(id="MIG-1", parent_id="GPU-1", utilization=None))
-        (point,) = points_of(registry.collect(), Metrics.GPU_MEMORY_USAGE)
+        meter = OwnMeter()
+        self.metrics(meter, [0.0]).record_devices(gpu(id="MIG-1", parent_id="GPU-1", utilization=None))
+        (point,) = points_of(meter.collect(), Metrics.GPU_MEMORY_USAGE)
         assert (point.attributes[Label.HW_ID], point.attributes[Label.HW_PARENT]) == ("MIG-1", "GPU-1")
 
     @pytest.mark.parametrize(
@@ -541,41 +541,41 @@ class TestGpus:
         ],
     )
     def test_placeholders_are_not_shown(self, statuses: list[tuple[float, int, int]], shown: list[str]) -> None:
-        registry = OwnMeter()
-        metrics = self.metrics(registry, [0.0])
+        meter = OwnMeter()
+        metrics = self.metrics(meter, [0.0])
         for utilization, free, done in statuses:
             metrics.record_devices(gpu_status(utilization=utilization, free=free, done=done))
-        assert sorted(self.names(registry)) == shown
+        assert sorted(self.names(meter)) == shown
         metrics.forget_reported()
-        assert self.names(registry) == set()
+        assert self.names(meter) == set()
 
 
 class TestBounds:
-    """Nothing grows without end, and nothing odd gets out."""
+    """Nothing grows without bounds, and no invalid value is exported."""
 
     @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
     def test_numbers_that_are_not_finite_are_left_out(self, odd: float) -> None:
-        registry = OwnMeter()
-        registry.record_value(Metrics.PROOF_DURATION, odd, {}, None)
-        registry.add_count(Metrics.PROOFS, odd, {})
-        registry.set_value(Metrics.LANE_LAG, odd, {})
-        registry.watch_value(Metrics.LANE_DEPTH, {}, lambda: odd)
-        assert registry.collect() == []
-        assert registry.refused == 3
+        meter = OwnMeter()
+        meter.record_value(Metrics.PROOF_DURATION, odd, {}, None)
+        meter.add_count(Metrics.PROOFS, odd, {})
+        meter.set_value(Metrics.LANE_LAG, odd, {})
+        meter.watch_value(Metrics.LANE_DEPTH, {}, lambda: odd)
+        assert meter.collect() == []
+        assert meter.refused == 3
 
-    def test_an_integer_that_is_too_large_costs_nothing_else(self, kit: Any, receiver: Any) -> None:
+    def test_an_integer_that_is_too_large_affects_nothing_else(self, kit: Any, receiver: Any) -> None:
         host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
         host.feed(at_host(health(depth=2**64 - 1)))
         host.close()
         assert values(kit, receiver.points, Metrics.LANE_DEPTH) == {("record",): 2.0**64}
         assert host.health()["lost_metrics"] == 0
 
-    def test_a_metric_has_so_many_series_and_no_more(self) -> None:
-        registry = OwnMeter()
+    def test_the_series_of_a_metric_are_bounded(self) -> None:
+        meter = OwnMeter()
         for number in range(MAX_SERIES + 10):
-            registry.add_count(Metrics.PROOFS, 1, {Label.MODEL: f"model-{number}"})
+            meter.add_count(Metrics.PROOFS, 1, {Label.MODEL: f"model-{number}"})
         last: dict[Any, Any] = {}
-        for point in points_of(registry.collect(), Metrics.PROOFS):
+        for point in points_of(meter.collect(), Metrics.PROOFS):
             last[tuple(point.attributes.items())] = point.value
         assert len(last) == MAX_SERIES + 1
         assert last[("otel.metric.overflow", True),] == 10

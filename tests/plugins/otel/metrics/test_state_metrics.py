@@ -1,4 +1,4 @@
-"""State programs in figures: costs as gauges, traffic as counters, bandwidth where durations are known."""
+"""State programs as metrics: costs are gauges, traffic is counters, and bandwidth needs durations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def groups(h: int, conv: int) -> list[ps.StateBytes]:
 
 
 def cost(h: int = 64, conv: int = 32) -> ps.StateProgramCost:
-    """What a program costs."""
+    """The cost of a program."""
     return ps.StateProgramCost(
         proof=0,
         circuit="nano",
@@ -55,7 +55,7 @@ def cost(h: int = 64, conv: int = 32) -> ps.StateProgramCost:
 
 
 def moved(sequences: int, *, timed: int = 0, timed_ns: int = 0, scale: int = 1) -> ps.StateBytesMoved:
-    """What runs have moved, `timed` sequences of them in a time that is known."""
+    """The bytes that runs moved; the duration of `timed` sequences is known."""
     return ps.StateBytesMoved(
         circuit="nano",
         convention="vllm",
@@ -70,14 +70,14 @@ def moved(sequences: int, *, timed: int = 0, timed_ns: int = 0, scale: int = 1) 
 
 
 def collected(*events: ps.ProofEvent, live: bool = True) -> dict[str, dict[tuple[Any, ...], Any]]:
-    """The last values of all series after some events, by metric and by what differs in their attributes."""
-    registry = OwnMeter()
-    measuring = Measuring(registry, live=live)
+    """The last values of all series after some events, by metric and by the attributes that differ."""
+    meter = OwnMeter()
+    measuring = Measuring(meter, live=live)
     for envelope in envelopes(events, close=False)[1:]:
         measuring.measure_event(envelope)
     measuring.flush()
     found: dict[str, dict[tuple[Any, ...], Any]] = {}
-    for group in registry.collect():
+    for group in meter.collect():
         for point in group.points:
             rest = tuple(value for key, value in sorted(point.attributes.items()) if NANO.get(key) != value)
             found.setdefault(group.metric.name, {})[rest] = getattr(point, "value", None)
@@ -105,14 +105,14 @@ def test_there_is_no_bandwidth_without_a_duration() -> None:
     assert not set(found) & {metric.name for metric in OF_STATES[4:]}
 
 
-def test_bandwidth_is_of_the_latest_runs_with_a_duration_and_the_counters_are_of_all() -> None:
+def test_bandwidth_is_of_the_latest_timed_runs_and_counters_are_of_all() -> None:
     found = collected(moved(2, timed=2, timed_ns=1000), moved(5, timed=3, timed_ns=500), moved(7))
     assert found[Metrics.STATE_BANDWIDTH.name] == {(): pytest.approx(288 / 500e-9)}
     assert found[Metrics.STATE_TIMED_MOVED.name] == {(): 480}
     assert found[Metrics.STATE_TIME.name] == {(): pytest.approx(1500e-9)}
 
 
-def test_no_states_are_an_answer() -> None:
+def test_a_program_that_touches_no_state_has_series_too() -> None:
     none = ps.StateProgramCost(
         proof=0,
         circuit="nano",
@@ -126,7 +126,7 @@ def test_no_states_are_an_answer() -> None:
     assert collected(none)[Metrics.STATE_COST.name] == {(): 0}
 
 
-def test_a_u64_is_the_nearest_double_and_so_is_a_sum_that_becomes_too_large() -> None:
+def test_a_u64_and_a_sum_that_overflows_are_the_nearest_doubles() -> None:
     found = collected(cost(2**64 - 1, 2**63 - 1), moved(1, scale=2**56), moved(1, scale=2**56), moved(1, scale=2**56))
     assert found[Metrics.STATE_COST.name] == {
         ("mamba.h", "recurrent"): float(2**64),
@@ -137,7 +137,7 @@ def test_a_u64_is_the_nearest_double_and_so_is_a_sum_that_becomes_too_large() ->
     assert total == 3 * 2**62
 
 
-def test_a_sum_that_becomes_too_large_costs_an_application_nothing() -> None:
+def test_a_sum_that_overflows_does_not_break_an_application() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     meter = BorrowedMeter(provider, {})

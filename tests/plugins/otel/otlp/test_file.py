@@ -1,4 +1,4 @@
-"""``--otlp-file``: whole lines, bounded, rotated, and readable whatever happens to the writer."""
+"""``--otlp-file``: whole lines, bounded, rotated, and readable even if the writer is killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofstream_otel import OtelPlugin
 from proofstream_otel.otlp import json_lines
 
 
-def test_no_line_is_longer_than_512_kib_and_the_span_says_what_is_missing(kit: Any, tmp_path: Path) -> None:
+def test_no_line_is_longer_than_512_kib_and_the_span_counts_the_missing_events(kit: Any, tmp_path: Path) -> None:
     text = ps.Log(level=ps.LogLevel.Info, message="x" * 2000)
     items = [kit.proof_start(), kit.layer_start(), *[text, kit.sumcheck_round()] * 400, kit.layer_end()]
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
@@ -56,7 +56,7 @@ def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> No
     assert len(kit.read_file(tmp_path / "traces.jsonl")) == len(kit.read_file(tmp_path / "traces-1.jsonl")) == 3
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(ConfigError) as raised:
         InlineHost(OtelPlugin(), {"file": str(tmp_path / "taken" / "below")})
@@ -79,7 +79,7 @@ print(host.health()["spans_written"], host.health()["lost_spans"])
 """
 
 
-def test_a_full_disk_costs_what_does_not_fit_and_is_named_once(kit: Any, tmp_path: Path) -> None:
+def test_a_full_disk_loses_what_does_not_fit_with_one_warning(kit: Any, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path), str(kit.WIRE / "smollm2-135m-cpu.jsonl")],
         capture_output=True,

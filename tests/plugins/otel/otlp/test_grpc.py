@@ -18,7 +18,7 @@ from proofstream_otel.otlp import exporter
 
 
 class GrpcReceiver:
-    """Services that keep what they get; the one for traces answers as it is told to."""
+    """Services that keep their requests; the one for traces gives the configured answers."""
 
     def __init__(self, kit: Any) -> None:
         self.kit = kit
@@ -93,7 +93,7 @@ def test_metrics_arrive_and_logs_may_be_unknown(kit: Any, grpc_receiver: GrpcRec
     assert (health["logs_exported"], health["lost_logs"], health["lost_metrics"]) == (0, 0, 0)
 
 
-def test_unavailable_is_tried_again(kit: Any, grpc_receiver: GrpcReceiver) -> None:
+def test_unavailable_is_retried(kit: Any, grpc_receiver: GrpcReceiver) -> None:
     grpc_receiver.failures = [grpc.StatusCode.UNAVAILABLE]
     host = run(kit, f"grpc://127.0.0.1:{grpc_receiver.port}")
     assert len(grpc_receiver.spans) == 3
@@ -112,7 +112,7 @@ def test_a_partial_success_counts_what_was_refused(kit: Any, grpc_receiver: Grpc
     assert run(kit, f"grpc://127.0.0.1:{grpc_receiver.port}").health()["lost_spans"] == 1
 
 
-def test_a_silent_receiver_holds_nobody_at_the_end(kit: Any, silent: str) -> None:
+def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str) -> None:
     began = time.monotonic()
     host = run(kit, silent.replace("http", "grpc"))
     assert time.monotonic() - began < 3.5
@@ -126,7 +126,7 @@ def test_the_protocol_of_the_environment(kit: Any, grpc_receiver: GrpcReceiver, 
     assert len(grpc_receiver.spans) == 3
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: Any) -> None:
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: Any) -> None:
     def nothing(name: str) -> None:
         return None
 

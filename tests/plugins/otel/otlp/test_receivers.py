@@ -1,4 +1,4 @@
-"""Receivers that take traces, refuse, stay silent, are slow or take only a part: real ones, on loopback."""
+"""Real receivers on loopback that accept traces, refuse them, stay silent, are slow, or accept only a part."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from proofstream_otel.values.signals import TRACES
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go out at once, and another attempt is made soon."""
+    """Requests go out at once, and are retried soon."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.05)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged as a warning or worse."""
+    """The messages logged as a warning or worse."""
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -81,7 +81,7 @@ def test_requests_are_batched_by_bytes(kit: Any, receiver: Any) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_503_is_tried_again_until_it_is_taken(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_503_is_retried_until_it_is_accepted(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
     receiver.answers = [kit.Answer(status=503), kit.Answer(status=503), kit.Answer()]
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     host.feed(envelopes(kit.small_proof()))
@@ -127,7 +127,7 @@ def test_a_partial_success_counts_what_was_refused(kit: Any, receiver: Any, capl
     assert "too old; it refused 2 of 3 spans" in warnings(caplog)[0]
 
 
-def test_nobody_listens(kit: Any, closed: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_closed_port(kit: Any, closed: str, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     host = run(kit, closed, timeout_s=2.0)
     assert time.monotonic() - began < 2.5
@@ -136,7 +136,7 @@ def test_nobody_listens(kit: Any, closed: str, caplog: pytest.LogCaptureFixture)
     assert f"3 spans were not delivered to {closed}/v1/traces: Connection refused" in warnings(caplog)
 
 
-def test_a_silent_receiver_holds_nobody_at_the_end(kit: Any, silent: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str, caplog: pytest.LogCaptureFixture) -> None:
     began = time.monotonic()
     host = run(kit, silent, timeout_s=1.0)
     assert time.monotonic() - began < 1.5
@@ -172,7 +172,7 @@ def test_a_slow_receiver_loses_nothing(kit: Any, receiver: Any, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_receiver_that_comes_back_gets_what_waited(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_returns_gets_queued_items(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
     receiver.answers = [kit.Answer(status=503)] * 3 + [kit.Answer()]
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     items = envelopes(kit.small_proof() * 3)
@@ -184,7 +184,7 @@ def test_a_receiver_that_comes_back_gets_what_waited(kit: Any, receiver: Any, ca
     assert len(warnings(caplog)) == 2
 
 
-def test_an_answer_that_is_not_otlp_is_still_a_yes(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_2xx_without_otlp_is_accepted(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def thanks(answer: Any) -> bytes:
         return b"\xff\xffthanks"
 
@@ -223,7 +223,7 @@ def test_an_answer_that_trickles_in_is_given_up(kit: Any, monkeypatch: pytest.Mo
         thread.join(5)
 
 
-def test_a_header_that_was_asked_for_is_not_replaced_by_netrc(
+def test_a_configured_header_is_not_replaced_by_netrc(
     kit: Any, receiver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login other password other\n")
@@ -241,13 +241,13 @@ class TestEnvironment:
         run(kit, "")
         assert receiver.paths == ["/collect/v1/traces"]
 
-    def test_the_url_for_traces_is_used_as_it_is(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+    def test_the_url_for_traces_is_used_unchanged(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", receiver.url + "/own")
         run(kit, "")
         assert receiver.paths == ["/own"]
 
-    def test_an_endpoint_that_was_asked_for_wins(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
+    def test_a_configured_endpoint_wins(self, kit: Any, receiver: Any, monkeypatch: Any) -> None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/own")
         run(kit, receiver.url + "/v1/traces")
         assert receiver.paths == ["/v1/traces"]

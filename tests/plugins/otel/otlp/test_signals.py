@@ -1,4 +1,4 @@
-"""All three signals on the way to a receiver: where they go, what it may refuse, and how long they may take."""
+"""All three signals on the way to a receiver: where they go, which ones it may refuse, and how long they may take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofstream_otel.otlp import exporter
 
 
 def proof_with_a_log(kit: Any) -> list[ps.Envelope]:
-    """A proof that says something."""
+    """A proof with a log line."""
     return envelopes([ps.Log(level=ps.LogLevel.Info, message="hello"), *kit.small_proof()])
 
 
@@ -29,7 +29,7 @@ def run(kit: Any, endpoint: str, *, timeout_s: float = 5.0, **config: Any) -> In
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    """What was logged at a level or above."""
+    """The messages logged at a level or above."""
     return [record.getMessage() for record in caplog.records if record.levelno >= level]
 
 
@@ -59,7 +59,7 @@ def test_a_receiver_of_traces_alone_is_fine(
     ]
 
 
-def test_what_was_asked_for_by_name_must_be_taken(kit: Any, receiver: Any) -> None:
+def test_a_signal_asked_for_by_name_must_be_accepted(kit: Any, receiver: Any) -> None:
     receiver.others = kit.Answer(status=404)
     health = run(kit, receiver.url, metrics=True, rounds="logs").health()
     assert health["lost_metrics"] > 0
@@ -67,7 +67,7 @@ def test_what_was_asked_for_by_name_must_be_taken(kit: Any, receiver: Any) -> No
     assert health["lost_logs"] == 3  # two rounds and a line
 
 
-def test_what_is_refused_for_good_is_lost_and_said(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_items_are_lost_with_a_warning(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
     receiver.others = kit.Answer(status=400)
     health = run(kit, receiver.url).health()
     assert (health["spans_exported"], health["lost_logs"]) == (3, 1)
@@ -98,7 +98,7 @@ def test_an_outage_that_ends_costs_nothing(kit: Any, receiver: Any, monkeypatch:
     assert failures["traces",] == 0
 
 
-def test_a_silent_receiver_holds_nobody_at_the_end(kit: Any, silent: str) -> None:
+def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str) -> None:
     began = time.monotonic()
     health = run(kit, silent, timeout_s=1.0).health()
     assert time.monotonic() - began < 1.5
@@ -107,7 +107,7 @@ def test_a_silent_receiver_holds_nobody_at_the_end(kit: Any, silent: str) -> Non
     assert health["lost_metrics"] > 0
 
 
-def test_a_full_queue_of_metrics_holds_nobody(kit: Any, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_of_metrics_blocks_nothing(kit: Any, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def small(_: Any) -> environment.Batching:
         return environment.Batching(max_queue_bytes=2000, delay_s=60)
 
@@ -123,7 +123,7 @@ def test_a_full_queue_of_metrics_holds_nobody(kit: Any, silent: str, monkeypatch
     host.close(0.2)
 
 
-def test_only_what_has_a_receiver_is_sent(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_signals_with_a_receiver_are_sent(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", receiver.url + "/mine")
     run(kit, "")
     assert (set(receiver.paths), receiver.other_paths) == ({"/mine"}, [])
@@ -160,7 +160,7 @@ def test_the_interval_of_the_environment(monkeypatch: pytest.MonkeyPatch, raw: s
     assert environment.metric_interval_s(10.0) == expected
 
 
-def test_an_interval_of_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interval_of_zero_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "0")
     with pytest.raises(ps.ConfigError, match="OTEL_METRIC_EXPORT_INTERVAL: 0 is too short"):
         InlineHost(OtelPlugin(), {"file": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""What the GPUs did during a proof and its layers, on their spans: derived from the samples that fell inside."""
+"""GPU figures on the spans of a proof and its layers, derived from the samples inside them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ S = 1_000_000_000
 
 
 def reading(device: str = "GPU-1", **figures: Any) -> ps.GpuReading:
-    """What a device says."""
+    """A device's reading."""
     return ps.GpuReading(id=device, state="ok", **figures)
 
 
 def sample(samples: GpuSamples, second: float, *devices: ps.GpuReading) -> None:
-    """Take a sample."""
+    """Add a sample."""
     samples.add_sample(round(second * S), ps.GpuTelemetry(devices=list(devices)))
 
 
@@ -56,7 +56,7 @@ def test_the_spans_of_a_proof_and_a_layer(kit: Any, tmp_path: Path) -> None:
     assert not [key for key in spans["session"] if ".gpu." in key]
 
 
-def test_an_interval_without_a_sample_inside_says_nothing() -> None:
+def test_an_interval_without_a_sample_has_no_figures() -> None:
     samples = GpuSamples()
     assert samples.attributes_of(0, 10) == {}
     sample(samples, 1, reading(energy_j=1.0))
@@ -64,7 +64,7 @@ def test_an_interval_without_a_sample_inside_says_nothing() -> None:
     assert samples.attributes_of(2 * S, 8 * S) == {}
 
 
-def test_one_sample_inside_is_too_few_to_tell_energy() -> None:
+def test_one_sample_is_too_few_for_energy() -> None:
     samples = GpuSamples()
     for second in range(4):
         sample(samples, second, reading(energy_j=500.0 * second, memory_used_bytes=7))
@@ -72,14 +72,14 @@ def test_one_sample_inside_is_too_few_to_tell_energy() -> None:
     assert (short[Attr.GPU_SAMPLES], short[Attr.GPU_ENERGY], short[Attr.GPU_PEAK_MEMORY]) == (1, None, 7)
 
 
-def test_a_counter_that_begins_again_adds_nothing_twice() -> None:
+def test_a_counter_that_restarts_is_not_counted_twice() -> None:
     samples = GpuSamples()
     for second, energy in enumerate([500.0, 600.0, None, 10.0, 30.0]):
         sample(samples, second, reading(energy_j=energy))
     assert samples.attributes_of(0, 5 * S)[Attr.GPU_ENERGY] == 100.0 + 20.0
 
 
-def test_a_device_that_comes_late_counts_from_then_on() -> None:
+def test_a_device_that_appears_late_counts_from_then_on() -> None:
     samples = GpuSamples()
     sample(samples, 0, reading(energy_j=5.0))
     sample(samples, 1, reading(energy_j=6.0), reading("GPU-2", energy_j=1e9))

@@ -1,4 +1,4 @@
-"""Log records: where they point, what they hold, how rounds become some, and that none is ours."""
+"""Log records: where they point, what they hold, how rounds become log records, and that our own lines do not."""
 
 from __future__ import annotations
 
@@ -119,15 +119,13 @@ def test_where_rounds_go(kit: Any, tmp_path: Path, mode: str, on_spans: int, in_
         }
 
 
-def test_rounds_cannot_go_where_nobody_takes_them(tmp_path: Path) -> None:
+def test_rounds_as_log_records_need_a_destination(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         InlineHost(OtelPlugin(), {"file": str(tmp_path), "rounds": "logs", "logs": False})
     assert str(raised.value) == "otel.rounds: 'logs' exports log records, but they have no destination"
 
 
-def test_a_record_of_a_trace_that_is_not_sampled_says_so(
-    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_of_an_unsampled_trace_says_so(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     export(tmp_path, envelopes([say("x")]))
     (record,) = kit.read_log_file(tmp_path / "logs.jsonl")
@@ -144,7 +142,7 @@ def test_signals_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert made == {"table": ["traces"], "environment": ["traces"], "both": ["logs", "metrics", "traces"]}
 
 
-def test_what_we_log_about_ourselves_is_no_record(kit: Any, receiver: Any) -> None:
+def test_our_own_log_lines_are_not_exported(kit: Any, receiver: Any) -> None:
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
     for name in ("proofstream", "proofstream.plugin.otel", "opentelemetry", "urllib3", "requests"):
         logging.getLogger(name).warning("about ourselves")
@@ -168,7 +166,7 @@ class TestLoggerProvider:
 
     @pytest.fixture
     def records(self) -> InMemoryLogRecordExporter:
-        """Keeps what the provider gets."""
+        """Keeps the provider's records."""
         return InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]  # its constructor has no annotations
 
     @pytest.fixture
@@ -202,7 +200,7 @@ class TestLoggerProvider:
         assert found[0].timestamp == START_UNIX_NANO + 2 * MS
         assert host.health()["logs_handed_over"] == 3
 
-    def test_a_global_one_is_found(
+    def test_a_global_provider_is_found(
         self, provider: LoggerProvider, records: InMemoryLogRecordExporter, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(_logs, "get_logger_provider", lambda: provider)
@@ -210,6 +208,6 @@ class TestLoggerProvider:
         InlineHost(OtelPlugin(), asked=False).feed(envelopes([say("hello")]))
         assert [data.log_record.body for data in records.get_finished_logs()] == ["hello"]
 
-    def test_one_cannot_be_passed_in_beside_a_place_of_our_own(self, provider: LoggerProvider, tmp_path: Path) -> None:
+    def test_it_excludes_our_own_destinations(self, provider: LoggerProvider, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="a logger provider was passed in"):
             InlineHost(OtelPlugin(logger_provider=provider), {"file": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""The mapping's promise: whatever events come, every span ends once, in its trace, and every event is somewhere."""
+"""The mapping's promise: for any events, every span ends once, in its trace, and every event is kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = (1, 1)
 
 
 class KeepingWriter:
-    """A writer that keeps what it is given, and samples all."""
+    """A writer that samples all spans and keeps them."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -97,7 +97,7 @@ steps = st.lists(st.tuples(events, st.sampled_from([None, "a"]), st.integers(-3,
 
 
 def run(given_steps: list[tuple[ps.ProofEvent, str | None, int]]) -> KeepingWriter:
-    """Feed events of one session, with jobs and unsteady times, and end."""
+    """Map events of one session, with jobs and unordered times, and close."""
     writer = KeepingWriter()
     mapper = SpanMapper(writer, Parents(logging.getLogger("test")), Settings().span_limits)
     items = envelopes([event for event, _, _ in given_steps], close=False)

@@ -138,7 +138,7 @@ def test_a_small_proof_is_exactly_this(kit: Any, tmp_path: Path) -> None:
     assert resource["service.instance.id"] == "test-instance"
 
 
-def test_the_trace_of_a_proof_is_told_to_the_others(kit: Any, tmp_path: Path) -> None:
+def test_the_trace_of_a_proof_is_published(kit: Any, tmp_path: Path) -> None:
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
     derived = host.feed(envelopes(kit.small_proof()))
     host.close()
@@ -158,7 +158,7 @@ def test_layers_of_one_proof_share_its_trace_and_two_proofs_share_none(kit: Any,
     assert sorted(map(sorted, by_trace.values())) == [["layer MatMul", "proof"], ["layer MatMul", "proof"], ["session"]]
 
 
-def test_text_stands_on_the_span_that_it_came_in(kit: Any, tmp_path: Path) -> None:
+def test_a_log_line_is_on_the_innermost_open_span(kit: Any, tmp_path: Path) -> None:
     def log(message: str) -> ps.Log:
         return ps.Log(level=ps.LogLevel.Info, message=message)
 
@@ -211,7 +211,7 @@ def test_a_circuit_and_its_tensors_are_numbers_on_the_proof(kit: Any, tmp_path: 
     }
 
 
-def test_a_kind_that_nobody_knows_is_kept_as_it_was_written(kit: Any, tmp_path: Path) -> None:
+def test_an_unknown_kind_is_kept_as_it_was_written(kit: Any, tmp_path: Path) -> None:
     raw = b'{"Fused":{"note":"' + b"x" * 5000 + b'"}}'
     unknown = msgspec.structs.replace(envelopes([])[0], event=ps.UnknownEvent(kind="Fused"), raw=raw, origin="producer")
     items = envelopes([kit.proof_start()], close=False)
@@ -258,7 +258,7 @@ def test_lost_events_and_refused_lines_are_counted_on_the_session(kit: Any, tmp_
     }
 
 
-def test_what_plugins_say_about_a_session_that_has_ended_begins_no_other_one(kit: Any, tmp_path: Path) -> None:
+def test_plugin_events_about_an_ended_session_do_not_reopen_it(kit: Any, tmp_path: Path) -> None:
     items = envelopes(kit.small_proof())
     late = msgspec.structs.replace(items[-1], event=ps.UnknownEvent(kind="Summary"), raw=b"{}", origin="other")
     health = ps.PluginHealth(
@@ -269,7 +269,7 @@ def test_what_plugins_say_about_a_session_that_has_ended_begins_no_other_one(kit
     assert len(kit.read_file(tmp_path / "traces.jsonl")) == 3
 
 
-def test_a_session_that_goes_on_after_its_end_has_another_span(kit: Any, tmp_path: Path) -> None:
+def test_a_session_that_resumes_after_its_end_has_another_span(kit: Any, tmp_path: Path) -> None:
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
     host.feed([*envelopes(kit.small_proof()), *envelopes(kit.small_proof())])
     host.close()
@@ -294,7 +294,7 @@ def test_two_jobs_interleave_without_touching_each_other(kit: Any, tmp_path: Pat
 
 
 class TestParents:
-    """Whose trace a proof is in."""
+    """The trace that a proof is in."""
 
     def test_a_traceparent_of_the_session_is_the_parent_of_all(self, kit: Any, tmp_path: Path) -> None:
         spans = export(kit, tmp_path, envelopes(kit.small_proof(), traceparent=TRACEPARENT))
@@ -310,7 +310,7 @@ class TestParents:
         assert spans["proof"].trace_id.startswith("ffff")
         assert spans["session"].trace_id.startswith("0af7")
 
-    def test_an_invalid_one_makes_a_root_and_one_line(
+    def test_an_invalid_parent_makes_a_root_and_one_warning(
         self, kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         items = envelopes([*kit.small_proof(), *kit.small_proof()], traceparent="00-zz-1-01")
@@ -320,7 +320,7 @@ class TestParents:
             "traceparent '00-zz-1-01' is not valid; the trace begins here instead"
         ]
 
-    def test_an_unsampled_one_drops_the_proof_and_says_so_once(
+    def test_an_unsampled_parent_drops_the_proof_with_one_warning(
         self, kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "metrics": False, "logs": False})
@@ -363,7 +363,7 @@ class TestParents:
     def test_these_are_not_valid(self, bad: str) -> None:
         assert parse_traceparent(bad) is None
 
-    def test_a_later_version_may_say_more(self) -> None:
+    def test_a_later_version_may_have_more_fields(self) -> None:
         parent = parse_traceparent("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
         assert parent is not None
         assert parent.sampled
@@ -404,7 +404,7 @@ class TestRounds:
         assert "proofstream.round.claim" not in found.attributes
 
 
-def test_no_line_is_logged_for_an_ordinary_run(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ordinary_run_logs_nothing(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     export(kit, tmp_path, envelopes(kit.small_proof()))
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""State-program costs in real runs: each plugin on a lane of its own, in a live session and in a replay."""
+"""State-program costs in real runs, with each plugin on a lane of its own: in a live session and in a replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = "ssm_h_storage=f32,kv_cache_dtype=bf16"
 
 
 class Pricer:
-    """ExpectedCosts to each proof's start with what one program costs, and to each run with what it has moved."""
+    """Answers each proof's start with the cost of one program, and each run with the bytes that it moved."""
 
     def __init__(self) -> None:
         self._proofs = 0

@@ -1,4 +1,4 @@
-"""State-program costs find the proof that they are a cost of, also when its end has passed before they come."""
+"""State-program costs find their proof, even if it has ended before they arrive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAMS = ("verify_checkpoint", "verify_rollback", "commit_accepted", "slot_zer
 
 
 def cost(proof: int = 0, *, program: str = "slot_zero", size: int = 96, circuit: str = "nano") -> ps.StateProgramCost:
-    """What a program of a small circuit costs."""
+    """The cost of a program of a small circuit."""
     return ps.StateProgramCost(
         proof=proof,
         circuit=circuit,
@@ -81,7 +81,7 @@ class Clock:
 
 
 class Writer:
-    """Keeps what it is given, with what each span said when it was written."""
+    """Keeps each span with the attributes and events that it had when it was written."""
 
     def __init__(self) -> None:
         self.ended: list[SpanValues] = []
@@ -91,7 +91,7 @@ class Writer:
         return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
 
     def end_span(self, span: SpanValues) -> None:
-        """Keep it as it is now."""
+        """Keep a copy of it."""
         self.ended.append(msgspec.structs.replace(span, attributes=dict(span.attributes), events=list(span.events)))
 
     def names(self) -> list[str]:
@@ -115,12 +115,12 @@ class Bench:
         )
 
     def feed(self, *items: ps.Envelope) -> None:
-        """Hand envelopes over."""
+        """Map envelopes."""
         for item in items:
             self.mapper.map_event(item)
 
     def wait(self, seconds: float) -> None:
-        """Let time go by in which other events come."""
+        """Let time pass while other events arrive."""
         self.clock.now += seconds
         self.mapper.settle(self.clock.now)
 
@@ -131,7 +131,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_a_cost_that_comes_while_the_proof_is_open_is_on_its_span(kit: Any, bench: Bench) -> None:
+def test_a_cost_during_the_proof_is_on_its_span(kit: Any, bench: Bench) -> None:
     start, *rest = envelopes(kit.small_proof(), close=False)[1:]
     bench.feed(start, derived(cost(), of=start), *rest)
     bench.mapper.close("end")
@@ -143,7 +143,7 @@ def test_a_cost_that_comes_while_the_proof_is_open_is_on_its_span(kit: Any, benc
     assert proof.events == []
 
 
-def test_a_cost_that_comes_after_the_proofs_and_the_sessions_end_is_on_the_proofs_span(kit: Any, bench: Bench) -> None:
+def test_a_cost_after_the_end_of_proof_and_session_is_on_the_proofs_span(kit: Any, bench: Bench) -> None:
     items = envelopes([*kit.small_proof(), *kit.small_proof()])
     bench.feed(*items)
     assert bench.writer.names() == ["layer MatMul", "layer MatMul"]
@@ -188,7 +188,7 @@ def test_a_proof_that_has_been_open_for_long_does_not_wait(kit: Any, bench: Benc
     assert bench.writer.names() == ["layer MatMul", "proof"]
 
 
-def test_a_circuit_in_the_middle_is_answered_anew(kit: Any, bench: Bench) -> None:
+def test_a_circuit_in_the_middle_is_priced_again(kit: Any, bench: Bench) -> None:
     circuit = ps.CircuitCompiled(
         total_layers=1, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0, states=[]
     )
@@ -203,7 +203,7 @@ def test_a_circuit_in_the_middle_is_answered_anew(kit: Any, bench: Bench) -> Non
     assert bench.writer.of("proof")[0].attributes[BYTES] == 96
 
 
-def test_what_comes_when_the_proofs_span_is_written_is_an_event_of_the_session(kit: Any, bench: Bench) -> None:
+def test_a_cost_after_the_proofs_span_was_written_is_an_event_of_the_session(kit: Any, bench: Bench) -> None:
     items = envelopes(kit.small_proof(), close=False)
     bench.feed(*items)
     bench.wait(HOLD_S)
@@ -224,7 +224,7 @@ def test_what_comes_when_the_proofs_span_is_written_is_an_event_of_the_session(k
     assert bench.mapper.counters() == {}
 
 
-def test_a_session_that_has_ended_still_takes_what_no_proof_can(kit: Any, bench: Bench) -> None:
+def test_an_ended_session_still_takes_costs_of_unknown_proofs(kit: Any, bench: Bench) -> None:
     items = envelopes(kit.small_proof())
     bench.feed(*items)
     bench.feed(derived(cost(5), of=items[1]))
@@ -233,7 +233,7 @@ def test_a_session_that_has_ended_still_takes_what_no_proof_can(kit: Any, bench:
     assert [event.name for event in session.events] == [COST_EVENT]
 
 
-def test_what_comes_when_all_is_written_is_counted(kit: Any, bench: Bench) -> None:
+def test_a_cost_after_all_spans_were_written_is_counted(kit: Any, bench: Bench) -> None:
     items = envelopes(kit.small_proof())
     bench.feed(*items)
     bench.wait(HOLD_S)
@@ -257,15 +257,15 @@ def test_a_span_that_waits_behind_another_is_written_after_it(kit: Any, bench: B
     assert written == [("proof", "short"), ("session", "short"), ("proof", "long")]
 
 
-class TestWhoAnswers:
-    """Where nobody prices, nothing waits."""
+class TestWhenCostsAreExpected:
+    """Without a plugin that prices, nothing waits."""
 
-    def test_nobody_in_a_live_run(self, kit: Any) -> None:
+    def test_not_in_a_live_run_by_default(self, kit: Any) -> None:
         bench = Bench(live=True)
         bench.feed(*envelopes(kit.small_proof()))
         assert bench.writer.names() == ["layer MatMul", "proof", "session"]
 
-    def test_maybe_somebody_as_long_as_the_host_has_not_said_who_there_is(self, kit: Any) -> None:
+    def test_possibly_until_the_host_has_reported_its_plugins(self, kit: Any) -> None:
         bench = Bench(live=True, instance="this-one")
         resource = {"service.instance.id": "this-one"}
         opened = ps.SessionOpened(source="x", time_source="envelope", traceparent=None, resource=resource)
@@ -278,7 +278,7 @@ class TestWhoAnswers:
         bench.feed(*(msgspec.structs.replace(item, session_id="c") for item in items))
         assert bench.writer.names()[6:] == ["layer MatMul", "proof", "session"]
 
-    def test_nobody_of_another_host(self, kit: Any) -> None:
+    def test_not_in_a_session_of_another_host(self, kit: Any) -> None:
         bench = Bench(live=True, instance="this-one")
         opened = ps.SessionOpened(
             source="x", time_source="envelope", traceparent=None, resource={"service.instance.id": "another"}
@@ -289,7 +289,7 @@ class TestWhoAnswers:
     @pytest.mark.parametrize(
         "report", [health("starting"), health("ready"), health("stalled"), health("ready", "third-party")]
     )
-    def test_an_active_plugin_that_prices(self, kit: Any, report: ps.Envelope) -> None:
+    def test_while_a_plugin_that_prices_is_active(self, kit: Any, report: ps.Envelope) -> None:
         bench = Bench(live=True)
         bench.feed(report, *envelopes(kit.small_proof()))
         assert bench.writer.names() == ["layer MatMul"]
@@ -299,18 +299,18 @@ class TestWhoAnswers:
     @pytest.mark.parametrize(
         "envelope", [health("idle"), health("failed"), health("broken"), health("ready", "gpu", prices=False)]
     )
-    def test_not_a_plugin_that_does_nothing(self, kit: Any, envelope: ps.Envelope) -> None:
+    def test_not_from_an_inactive_plugin_or_another_one(self, kit: Any, envelope: ps.Envelope) -> None:
         bench = Bench(live=True)
         bench.feed(envelope, *envelopes(kit.small_proof()))
         assert bench.writer.names() == ["layer MatMul", "proof", "session"]
 
-    def test_somebody_who_has_answered_before(self, kit: Any) -> None:
+    def test_after_an_earlier_cost(self, kit: Any) -> None:
         bench = Bench(live=True)
         *running, complete = envelopes([*kit.small_proof(), *kit.small_proof()], close=False)
         bench.feed(*running[:7], derived(cost(), of=running[1]), *running[7:], complete)
         assert bench.writer.names() == ["layer MatMul", "proof", "layer MatMul"]
 
-    def test_whoever_prices_circuits_that_come_with_states(self) -> None:
+    def test_after_a_circuit_with_declared_states(self) -> None:
         circuit = ps.CircuitCompiled(
             total_layers=1, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0
         )
@@ -321,14 +321,14 @@ class TestWhoAnswers:
         assert expected.due_s() == 100.0 + HOLD_S
 
 
-def test_no_more_wait_than_there_is_room_for(kit: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_held_spans_is_bounded(kit: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_spans, "MAX_HELD", 3)
     bench.feed(*envelopes(kit.small_proof() * 5, close=False))
     assert len(bench.writer.of("proof")) == 2
     assert [span.attributes["proofstream.proof.ordinal"] for span in bench.writer.of("proof")] == [0, 1]
 
 
-def test_a_program_whose_name_is_no_key_is_an_event_of_the_proof(kit: Any, bench: Bench) -> None:
+def test_a_program_with_an_invalid_name_is_an_event_of_the_proof(kit: Any, bench: Bench) -> None:
     start, *rest = envelopes(kit.small_proof(), close=False)[1:]
     odd = [cost(program=name) for name in ("", "a b", "Zero", "x" * 65, "é", "zero\n")]
     many = [cost(program=f"p{number}") for number in range(20)]
@@ -348,7 +348,7 @@ def test_a_u64_is_exact(kit: Any, bench: Bench) -> None:
     assert bench.writer.of("proof")[0].attributes[BYTES] == str(2**64 - 1)
 
 
-def test_runs_and_traffic_are_no_span_events(kit: Any, bench: Bench) -> None:
+def test_runs_and_traffic_are_not_span_events(kit: Any, bench: Bench) -> None:
     run = ps.StateProgramRun(program="slot_zero", sequences=3)
     moved = ps.StateBytesMoved(
         circuit="nano",
@@ -367,7 +367,7 @@ def test_runs_and_traffic_are_no_span_events(kit: Any, bench: Bench) -> None:
     assert {event.name for span in bench.writer.ended for event in span.events} <= {"proofstream.sumcheck.round"}
 
 
-def test_a_cost_that_stands_in_a_file_by_itself_is_not_lost(bench: Bench) -> None:
+def test_a_cost_without_a_proof_is_not_lost(bench: Bench) -> None:
     opened, alone = envelopes([cost()], close=False)
     assert alone.origin == PRODUCER
     bench.feed(opened, alone)
@@ -441,6 +441,6 @@ def test_measurements_do_not_wait(kit: Any, tmp_path: Path) -> None:
 
 
 def _collected(kit: Any, host: InlineHost, folder: Path) -> list[Any]:
-    host.feed([health("ready", "gpu", prices=False)])  # something comes, so that it is no idle lane
+    host.feed([health("ready", "gpu", prices=False)])  # an event, so that the lane is not idle
     path = folder / "metrics.jsonl"
     return [p for p in kit.read_metric_file(path) if p.name == "proofstream.proofs"] if path.exists() else []

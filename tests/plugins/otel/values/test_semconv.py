@@ -1,4 +1,4 @@
-"""The page on semantic conventions says what the code says, and the code exports nothing else."""
+"""The page on semantic conventions matches the code, and the code exports nothing else."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_log_records_have_names_of_span_events() -> None:
     assert set(first_column("Log records")) == {semconv.EventName.LOG, semconv.EventName.ROUND}
 
 
-def test_what_is_exported_is_named_and_typed_as_the_page_says(kit: Any, tmp_path: Path) -> None:
+def test_exported_names_and_types_are_those_of_the_page(kit: Any, tmp_path: Path) -> None:
     types = {row[0].strip("`"): PYTHON_TYPES[row[2]] for row in table("Attributes")}
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
     for part, stream in enumerate(["serde-all-variants", "aborted-then-next", "endless-and-holes"]):
