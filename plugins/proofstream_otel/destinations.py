@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 
-class Counted(Protocol):
-    """Counts items for the plugin's health."""
+class ItemCounter(Protocol):
+    """A writer, sink, file or exporter that counts items for the plugin's health."""
 
     def counters(self) -> dict[str, int]:
         """Return delivered and lost items, by the counter's name."""
@@ -67,7 +67,7 @@ class Destinations(msgspec.Struct, kw_only=True):
     log_sinks: list[LogSink] = []
     exporters: dict[str, Exporter] = {}
     files: list[JsonLines] = []
-    counted: list[Counted] = []
+    counted: list[ItemCounter] = []
 
     @property
     def is_empty(self) -> bool:

@@ -96,7 +96,7 @@ def declared(requirements: list[str]) -> set[str]:
 
 def declared_for(package: Path) -> set[str]:
     """The distributions that are declared for one package in particular."""
-    core = PROJECT["dependencies"] if package.name == "proofstream" else []
+    core: list[str] = PROJECT["dependencies"] if package.name == "proofstream" else []
     return declared([*core, *(line for needed in extras_of(package).values() for line in needed)])
 
 
