@@ -81,7 +81,7 @@ class Exporter:
         self._signal = signal
         self._may_be_refused = may_be_refused
         self._unwanted = False
-        # All signals share one receiver, so warn of its outage for one of them only.
+        # Signals usually share a receiver, so warn of its outage for one of them only.
         self._level = logging.WARNING if signal is TRACES else logging.INFO
         self._batching = batching
         self._progress = progress
@@ -282,6 +282,7 @@ class Exporter:
         give_up_at = time.monotonic() + self._batching.give_up_s
         backoff_s = _FIRST_BACKOFF_S
         while True:
+            # At least one attempt: past the deadline, a receiver that answers at once may still accept.
             reply = self._transport.post(body, max(0.001, self._left_until(give_up_at)))
             if reply.accepted:
                 return reply

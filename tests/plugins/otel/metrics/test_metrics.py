@@ -536,8 +536,10 @@ class TestGpus:
         [
             ([(0.25, 8, 1), (0.5, 8, 2)], []),  # the share of layers done, and the total
             ([(0.25, 0, 1), (0.25, 0, 1)], []),
+            ([(55.0, 8, 1), (-0.1, 8, 1)], []),  # no ratio
             ([(0.9, 8, 1)], [Metrics.REPORTED_UTILIZATION.name]),
             ([(0.25, 8, 1), (0.25, 7, 1)], [Metrics.REPORTED_FREE_MEMORY.name]),
+            ([(0.25, 8, 1), (0.25, 7, 1), (0.25, 0, 1)], []),
         ],
     )
     def test_placeholders_are_not_shown(self, statuses: list[tuple[float, int, int]], shown: list[str]) -> None:

@@ -242,6 +242,27 @@ def test_weights_and_bindings_are_spans_of_the_proof(kit: Any, tmp_path: Path) -
     assert spans["proof"].attributes["proofstream.proof.reported_duration_ms"] == 40
 
 
+@pytest.mark.parametrize(("step_ns", "shown"), [(1_000_000, 0), (1_000, 5)])
+def test_a_reported_duration_of_zero_is_left_out_beside_a_measured_millisecond(
+    kit: Any, tmp_path: Path, step_ns: int, shown: int
+) -> None:
+    events = [
+        kit.proof_start(),
+        kit.layer_start(),
+        msgspec.structs.replace(kit.layer_end(), duration_ms=0),
+        ps.WeightOpeningStart(weight_node_id=7, eval_point_len=12),
+        ps.WeightOpeningEnd(weight_node_id=7, duration_ms=0, commitment_hex="00ff"),
+        ps.AggregatedBindingStart(num_claims=3, num_matrices=2),
+        ps.AggregatedBindingEnd(duration_ms=0, estimated_calldata_felts=100),
+        ps.StarkProofStart(num_activation_layers=1, num_add_layers=0, num_layernorm_layers=0),
+        ps.StarkProofEnd(duration_ms=0),
+        kit.proof_complete(duration_ms=0),
+    ]
+    spans = export(kit, tmp_path, envelopes(events, step_ns=step_ns))
+    reported = [key for span in spans.values() for key in span.attributes if key.endswith("reported_duration_ms")]
+    assert len(reported) == shown
+
+
 def test_lost_events_and_refused_lines_are_counted_on_the_session(kit: Any, tmp_path: Path) -> None:
     lost = ps.EventsLost(where="intake", counts={"SumcheckRound": 3, "Log": 1})
     closed = ps.SessionClosed(outcome="lost", reason="connection reset", refused=2)
