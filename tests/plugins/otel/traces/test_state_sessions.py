@@ -24,6 +24,8 @@ FORMATS = "ssm_h_storage=f32,kv_cache_dtype=bf16"
 class Pricer:
     """Answers each proof's start with the cost of one program, and each run with the bytes that it moved."""
 
+    derives = ("StateProgramCost", "StateBytesMoved")
+
     def __init__(self) -> None:
         self._proofs = 0
 
