@@ -14,6 +14,7 @@ later.
 from __future__ import annotations
 
 import enum
+import re
 from math import isfinite
 from typing import Annotated, ClassVar, Self, TypeAlias
 
@@ -457,12 +458,21 @@ class StarkProofEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
     duration_ms: U64
 
 
+_LAGGED = re.compile(r"lagged (\d{1,18}) events")
+
+
 class Log(ProofEvent, frozen=True, kw_only=True, gc=False):
     """A line of text from the producer. With "lagged N events", a WebSocket server reports that it lost N events."""
 
     bulk: ClassVar[bool] = True
     level: LogLevel
     message: str
+
+    @property
+    def lagged_events(self) -> int:
+        """The number of events that the line reports as lost by a WebSocket server; 0 for any other line."""
+        lagged = _LAGGED.fullmatch(self.message)
+        return 0 if lagged is None else int(lagged[1])
 
 
 PRODUCER_EVENTS: tuple[type[ProofEvent], ...] = (

@@ -7,7 +7,6 @@ interval closes exactly once, ends no earlier than it began, and lies inside its
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -40,8 +39,6 @@ MAX_PENDING = 8192
 
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
 """A reported duration above 400 days is not used to work out when something began."""
-
-_LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
 class ObservedSession:
@@ -317,10 +314,9 @@ class Timeline:
     def _log(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
         assert isinstance(event, Log)
-        lagged = _LAGGED.fullmatch(event.message)
-        if lagged is not None:
+        if event.lagged_events:
             # The socket lost them before it knew which proof they belonged to, so every open one may lack some.
-            self._session.lose(int(lagged[1]), self._session.open_proofs)
+            self._session.lose(event.lagged_events, self._session.open_proofs)
         active = self.proof.active_layers if self.proof is not None else []
         changes.append(Noted(active[0] if len(active) == 1 else self.proof, envelope))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
@@ -16,7 +15,6 @@ PRODUCER_SIDE = "producer"
 
 _READY = frozenset({"ready", "idle"})
 _DOWN = frozenset({"broken", "failed"})
-_LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
 class PipelineMetrics:
@@ -37,7 +35,7 @@ class PipelineMetrics:
             kind = type(event)  # a cheap key: this runs for every event of a stream
             self._received[kind] = self._received.get(kind, 0) + 1
             if isinstance(event, Log):
-                self._note_lagged(event)
+                self._meter.add_count(Metrics.EVENTS_LOST, event.lagged_events, {Label.WHERE: PRODUCER_SIDE})
         elif isinstance(event, PluginHealth):
             self._note_health(event)
         elif isinstance(event, EventsLost):
@@ -59,11 +57,6 @@ class PipelineMetrics:
             self._raise_to(Metrics.OTLP_EXPORTED, counts.exported, labels)
             self._raise_to(Metrics.OTLP_LOST, counts.lost, labels)
             self._raise_to(Metrics.OTLP_FAILURES, counts.failed_attempts, labels)
-
-    def _note_lagged(self, event: Log) -> None:
-        lagged = _LAGGED.fullmatch(event.message)
-        if lagged is not None:
-            self._meter.add_count(Metrics.EVENTS_LOST, int(lagged[1]), {Label.WHERE: PRODUCER_SIDE})
 
     def _note_lost(self, event: EventsLost) -> None:
         if event.where != INTAKE:
