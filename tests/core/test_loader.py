@@ -112,8 +112,8 @@ def test_a_good_plugin_is_available_with_its_distribution(site: Site) -> None:
             "derives is 'Log'; it must be a tuple of kinds",
         ),
         (
-            "class Plugin:\n    derives = ('Log', 'costs')\n    @hookimpl\n    def proofstream_consume(self, batch): ...",
-            "derives is ('Log', 'costs'); it must be a tuple of kinds",
+            "class Plugin:\n    derives = ['Log', 'costs']\n    @hookimpl\n    def proofstream_unconfigure(self): ...",
+            "derives is ['Log', 'costs']; it must be a tuple of kinds",
         ),
         ("import proofstream_nowhere_to_be_found.part", "needs proofstream_nowhere_to_be_found"),
     ],
