@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -173,6 +174,31 @@ class Artefact:
     form: str = "{path}"
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
 
+    def __post_init__(self) -> None:
+        """Check what is filled in later, when a mistake would cost a run its last lines.
+
+        Raises:
+            ValueError: `form` does not hold ``{path}`` once, or `next_step` holds a placeholder of another name.
+        """
+        if self.form.count("{path}") != 1:
+            raise ValueError(f"artefact {self.name!r}: the form {self.form!r} must hold {{path}} once")
+        try:
+            self.next_step.format(path="", command="", folder="")
+        except (LookupError, ValueError):
+            message = f"artefact {self.name!r}: the next step may hold {{path}}, {{command}} and {{folder}} only"
+            raise ValueError(message) from None
+
+    def value_for(self, path: Path) -> str:
+        """Return the flag's value that asks for the file or folder at `path`."""
+        return self.form.replace("{path}", str(path))
+
+    def path_in(self, value: object) -> Path | None:
+        """Return the path that a value of the flag asks for; None if it asks for something else."""
+        before, _, after = self.form.partition("{path}")
+        text = str(value) if isinstance(value, str | Path) else ""
+        middle = text.removeprefix(before).removesuffix(after)
+        return Path(middle) if middle and f"{before}{middle}{after}" == text else None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
@@ -200,10 +226,13 @@ class Option:
         """Check the flag's form.
 
         Raises:
-            ValueError: It is not two dashes and words of small letters and digits with dashes between them.
+            ValueError: It is not two dashes and words of small letters and digits with dashes between them, or a switch
+                has an artefact.
         """
         if not _FLAG.fullmatch(self.flag):
             raise ValueError(f"flag {self.flag!r} is not of the form --some-name")
+        if self.kind is OptionKind.SWITCH and self.artefact is not None:
+            raise ValueError(f"flag {self.flag!r} is a switch: it has no value that could say where an artefact lies")
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
@@ -49,6 +49,7 @@ class Host:
         config: The merged configuration.
         asked: The names of the plugins that must work; each must be usable.
         wanted: Those of plugins that are used if they can be; each must be usable.
+        optional: Those of `wanted` that may fail although they have settings, which the user did not write.
         live: False if recorded events are replayed.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
     """
@@ -60,6 +61,7 @@ class Host:
         config: Config,
         asked: Sequence[str],
         wanted: Sequence[str] = (),
+        optional: Collection[str] = (),
         live: bool = True,
         clock: Callable[[], int] = time.monotonic_ns,
         wall_clock: Callable[[], int] = time.time_ns,
@@ -84,6 +86,7 @@ class Host:
         self._capture_failed: set[str] = set()
         self.retired: Retired = Retired()
         self.asked: frozenset[str] = frozenset(asked)
+        self._optional = frozenset(optional)
         records = [registry.require(name) for name in dict.fromkeys((*asked, *wanted))]
         self.lanes: list[Lane] = [
             self._lane(record) for record in records if record.hooks is not None and record.hooks.act
@@ -158,7 +161,8 @@ class Host:
                 )
             if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
                 continue
-            if lane.name in self.asked or self._config.tables.get(lane.name):
+            has_settings = bool(self._config.tables.get(lane.name)) and lane.name not in self._optional
+            if lane.name in self.asked or has_settings:
                 raise record.error()  # who writes settings for a plugin wants it to work
             _log.warning("plugin %s is %s: %s", record.label, record.status.value, record.reason)
 

@@ -9,7 +9,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from proofstream.config import Config
@@ -40,6 +40,7 @@ class RunRequest:
         request: The source and how to read it.
         asked: Plugins that must work.
         wanted: Plugins that are used if they can be.
+        optional: Those of them that may fail although they have settings: a command turned them on by itself.
         say: Shows a line to the user; returns once it is written.
         tell: Shows a line to the user without waiting.
     """
@@ -49,6 +50,7 @@ class RunRequest:
     request: SourceRequest
     asked: Sequence[str]
     wanted: Sequence[str]
+    optional: Collection[str] = ()
     say: Callable[[str], None]
     tell: Callable[[str], None]
 
@@ -135,6 +137,7 @@ class Run:
             config=what.config,
             asked=what.asked,
             wanted=what.wanted,
+            optional=what.optional,
             live=self._type.live or what.request.follow,
             tell=what.tell,
         )

@@ -206,19 +206,93 @@ def wait_until_not_empty(path: Path) -> None:
     raise AssertionError(f"nothing came into {path.name}")
 
 
+WRITING = """
+from pathlib import Path
+from proofstream import Artefact, Option, OptionKind, hookimpl
+
+class Plugin:
+    autoload = False
+
+    @hookimpl
+    def proofstream_options(self):
+        artefact = Artefact(name="notes.txt", next_step="read it: cat {path}")
+        return [Option(flag="--notes", key="path", kind=OptionKind.VALUE, summary="s", artefact=artefact)]
+
+    @hookimpl
+    def proofstream_configure(self, context):
+        self.file = open(context.config["path"], "x")
+
+    @hookimpl
+    def proofstream_consume(self, batch):
+        self.file.writelines(f"{envelope.kind}\\n" for envelope in batch)
+
+    @hookimpl
+    def proofstream_unconfigure(self):
+        self.file.close()
+"""
+
+
+def install(command: Any, folder: Path, name: str, body: str) -> None:
+    """Put a plugin where the command finds it as an installed one."""
+    (folder / f"{name}_plugin.py").write_text(body)
+    info = folder / f"{name}_plugin-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text(f"[proofstream]\n{name} = {name}_plugin:Plugin\n")
+    command.env["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, [command.env.get("PYTHONPATH")])])
+
+
+def test_a_command_turns_a_third_partys_artefact_on_and_goes_on_without_it(
+    proofstream_command: Any, tmp_path: Path
+) -> None:
+    install(proofstream_command, tmp_path, "notes", WRITING)
+    words = ("demo", "--no-console", "--no-plugin", "otel", "--no-plugin", "rerun")
+    first = proofstream_command(*words)
+    assert first.status == 0, first.err
+    assert "ProofComplete" in (tmp_path / "proofstream-demo" / "notes.txt").read_text()
+    assert "read it: cat proofstream-demo/notes.txt" in first.err
+    again = proofstream_command(*words)
+    assert again.status == 0, again.err
+    (line,) = [line for line in again.err.splitlines() if "notes" in line]
+    assert line.startswith("proofstream: plugin notes (notes-plugin 2.0) is broken: FileExistsError")
+    assert "proofstream-demo/proof.jsonl" in again.err
+    asked = proofstream_command(*words, "--notes", "proofstream-demo/notes.txt")
+    assert asked.status == 2
+    assert "FileExistsError" in one_line(asked.err)
+
+
+def test_a_command_whose_folder_cannot_be_made_keeps_nothing(proofstream_command: Any, tmp_path: Path) -> None:
+    (tmp_path / "proofstream-demo").touch()
+    result = proofstream_command("demo", "--no-console")
+    assert result.status == 0, result.err
+    assert "the results are not kept: cannot make proofstream-demo: File exists" in result.err
+
+
+def test_a_run_ends_by_listing_what_it_wrote(proofstream_command: Any, tmp_path: Path) -> None:
+    old = tmp_path / "old.jsonl"
+    old.write_text("")
+    words = ("run", SMOL, "--no-console", "--otlp-file", "new/otlp", "--record", "new/r.jsonl")
+    result = proofstream_command(*words)
+    assert result.status == 0, result.err
+    heading, *lines = result.err.splitlines()[-3:]
+    assert heading == "proofstream: the results, and what to do with them:"
+    assert sorted(line.split()[0] for line in lines) == ["new/otlp", "new/r.jsonl"]
+    quiet = proofstream_command(*words[:-1], "q.jsonl", "-q")
+    assert (quiet.status, quiet.err) == (0, "")
+    unwritten = proofstream_command("run", SMOL, "--no-console", "--record", "old.jsonl")
+    assert unwritten.status == 2
+    assert "results" not in unwritten.err
+
+
 def test_strict_ends_the_run_when_a_plugin_fails(proofstream_command: Any, tmp_path: Path) -> None:
-    (tmp_path / "failing_plugin.py").write_text(
+    body = (
         "from proofstream import hookimpl\n"
         "class Plugin:\n"
         "    @hookimpl\n"
         "    def proofstream_consume(self, batch):\n"
         "        raise ValueError('cannot count')\n"
     )
-    info = tmp_path / "failing_plugin-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: failing-plugin\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text("[proofstream]\nfailing = failing_plugin:Plugin\n")
-    proofstream_command.env["PYTHONPATH"] = str(tmp_path)
+    install(proofstream_command, tmp_path, "failing", body)
     lax = proofstream_command("run", SMOL, "--no-console", "--otlp-file", "out")
     assert lax.status == 1
     assert "plugin failing (failing-plugin 2.0) failed" in lax.err

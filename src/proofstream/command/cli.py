@@ -22,7 +22,7 @@ from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
 from proofstream.command.logs import set_up_logging
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
-from proofstream.command.results import columns_of_standard_error, lines_about
+from proofstream.command.results import Results, columns_of_standard_error, lines_about
 from proofstream.command.voice import voice
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
 from proofstream.errors import ProofstreamError, UsageError, describe
@@ -31,6 +31,7 @@ from proofstream.loader import Registry, Selection, entry_points, load
 
 if TYPE_CHECKING:
     from proofstream.config import Config
+    from proofstream.run import RunRequest
 
 EXIT_USAGE = 2
 _log = logging.getLogger(__name__)
@@ -171,82 +172,94 @@ class _App:
         which = click.Argument(["which"], type=click.Choice(names), required=False, default=names[0])
 
         def callback(which: str, **values: Any) -> int:
-            artefacts = self._artefacts(Path(command.artefacts_dir), values)
-            status = self._run(command.sources[which], speed=None, follow=False, once=False, **values)
-            if not values["quiet"]:
-                _show_results([(path, next_step) for path, next_step in artefacts if path.exists()])
-            return status
+            folder = Path(command.artefacts_dir)
+            return self._run(command.sources[which], folder, speed=None, follow=False, once=False, **values)
 
         params = [which, *_general_params(), *self._plugin_params()]
         text = f"{command.summary.rstrip('.')}. The results are written into ./{command.artefacts_dir}."
         return click.Command(command.name, params=params, callback=callback, help=text, short_help=text)
 
-    def _artefacts(self, folder: Path, values: dict[str, Any]) -> list[tuple[Path, str]]:
-        """Turn on every flag that keeps a result and was not given; returns where the results will be."""
-        kept: list[tuple[Path, str]] = []
+    def _keep_results(self, folder: Path, values: Mapping[str, Any]) -> list[str]:
+        """Turn on every flag that writes a result and was not given; return the plugins that have one."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            _tell(f"the results are not kept: cannot make {folder}: {error.strerror or error}")
+            return []
+        turned_on: list[str] = []
         for option, plugin in self.registry.options.values():
             usable = self.registry.records[plugin].status.is_usable
             if option.artefact is None or not usable or _is_given(option, values):
                 continue
-            path = folder / option.artefact.name
-            value = option.artefact.form.format(path=path)
-            values[_variable(option)] = (value,) if option.kind is OptionKind.REPEATED else value
-            self._config().table(plugin).update(option.artefact.settings)
-            kept.append((path, option.artefact.next_step))
-        return kept
+            value = option.artefact.value_for(folder / option.artefact.name)
+            table = self._config().table(plugin)
+            table[option.key] = [value] if option.kind is OptionKind.REPEATED else value
+            table.update(option.artefact.settings)
+            turned_on.append(plugin)
+        return turned_on
 
-    def _run(self, source: str, **values: Any) -> int:
-        from proofstream.run import Run, RunRequest
+    def _run(self, source: str, keep_in: Path | None = None, **values: Any) -> int:
+        from proofstream.run import Run
 
         set_up_logging(verbose=values["verbose"] - values["quiet"], environ=os.environ)
-        config = self._configured(values)
-        asked = self._asked(values)
-        for name in asked:
-            self.registry.require(name)
+        request = self._request(source, keep_in, values)
         for record in self.registry.records.values():
             if record.status is PluginStatus.BROKEN:
                 _tell(f"plugin {record.label} is broken: {record.reason}")
-        request = SourceRequest(
-            uri=source,
-            follow=values["follow"],
-            once=values["once"],
-            speed=values["speed"],
-            max_line_bytes=config.host.max_line_bytes,
-        )
-        automatic = self.registry.automatic(by_command=not values["quiet"]) if config.host.plugin_autoload else []
-        switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
-        run = Run(
-            RunRequest(
-                registry=self.registry,
-                config=config,
-                request=request,
-                asked=asked,
-                wanted=[name for name in automatic if name not in asked and name not in switched_off],
-                say=_say_nothing if values["quiet"] else _tell,
-                tell=_say_nothing if values["quiet"] else _post,
-            )
-        )
+        results = Results(self.registry.options.values(), request.config.tables)
+        results.make_folders()
+        run = Run(request)
         on_signals(run.stop)
         result = run.run()
         for problem in result.report.problems:
             _tell(f"not delivered: {problem}")
         if result.report.refused:
             _tell(f"not delivered: {result.report.refused} refused")
+        if not values["quiet"]:
+            _show_results(results.written())
         return result.exit_status
+
+    def _request(self, source: str, keep_in: Path | None, values: Mapping[str, Any]) -> RunRequest:
+        from proofstream.run import RunRequest
+
+        config = self._config()
+        settled = {name for name, table in config.tables.items() if table}
+        settled.update(text.partition(".")[0] for text in values["set"])
+        turned_on = [] if keep_in is None else self._keep_results(keep_in, values)
+        self._configure(config, values)
+        asked = self._asked(values)
+        for name in asked:
+            self.registry.require(name)
+        automatic = self.registry.automatic(by_command=not values["quiet"]) if config.host.plugin_autoload else []
+        switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
+        return RunRequest(
+            registry=self.registry,
+            config=config,
+            request=SourceRequest(
+                uri=source,
+                follow=values["follow"],
+                once=values["once"],
+                speed=values["speed"],
+                max_line_bytes=config.host.max_line_bytes,
+            ),
+            asked=asked,
+            wanted=[name for name in (*automatic, *turned_on) if name not in asked and name not in switched_off],
+            optional=frozenset(turned_on) - settled,
+            say=_say_nothing if values["quiet"] else _tell,
+            tell=_say_nothing if values["quiet"] else _post,
+        )
 
     def _config(self) -> Config:
         if self.config is None:
             raise UsageError("this command reads no configuration")
         return self.config
 
-    def _configured(self, values: Mapping[str, Any]) -> Config:
-        config = self._config()
+    def _configure(self, config: Config, values: Mapping[str, Any]) -> None:
         for option, plugin in self._given(values):
             config.table(plugin)[option.key] = _value(option, values)
         self._set(config, values["set"])
         if values["strict"]:
             config.host = config.host.model_copy(update={"strict": True})
-        return config
 
     def _set(self, config: Config, texts: Sequence[str]) -> None:
         from proofstream.config import parse_set

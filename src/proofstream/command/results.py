@@ -1,24 +1,73 @@
-"""What a command wrote, and what to do with it: the lines that it ends with."""
+"""Lists the files and folders that a command wrote, and the next step for each."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from proofstream.command.process import called_as, called_from
+from proofstream.contracts import Option
+from proofstream.text import safe_text
+
+_LONGEST_PATH = 1000
+
+
+class Results:
+    """The results that the settings of a run ask for, and which of them the run wrote.
+
+    Make it before the run: only what changes from then on counts as written, so that an older file of the same name is
+    not taken for a result.
+
+    Args:
+        options: Flags, with the plugin each belongs to.
+        tables: The plugins' merged configuration tables.
+    """
+
+    def __init__(self, options: Iterable[tuple[Option, str]], tables: Mapping[str, Mapping[str, Any]]) -> None:
+        self._expected: dict[Path, tuple[str, int | None]] = {}
+        for option, plugin in options:
+            value = tables.get(plugin, {}).get(option.key)
+            for one in value if isinstance(value, list | tuple) else (value,):
+                path = option.artefact.path_in(one) if option.artefact is not None else None
+                if option.artefact is not None and path is not None:
+                    self._expected[path] = (option.artefact.next_step, _changed_at(path))
+
+    def make_folders(self) -> None:
+        """Make the folders that the results lie in; where that fails, the plugin says what it cannot write."""
+        for path in self._expected:
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+
+    def written(self) -> list[tuple[Path, str]]:
+        """Return each result that was written since, with its next step."""
+        return [
+            (path, step) for path, (step, before) in self._expected.items() if _changed_at(path) not in (None, before)
+        ]
+
+
+def _changed_at(path: Path) -> int | None:
+    """Return when a file, or anything directly in a folder, changed last, in nanoseconds; None if it does not exist."""
+    try:
+        found = [path, *path.iterdir()] if path.is_dir() else [path]
+        return max(each.stat().st_mtime_ns for each in found)
+    except OSError:
+        return None
 
 
 def lines_about(results: Sequence[tuple[Path, str]], *, columns: int) -> list[str]:
-    """One line for each result, or two where the terminal is too narrow for that.
+    """Return one line for each result, or two where the terminal is too narrow for that.
 
     Args:
         results: Each result's path and what to do with it, as `Artefact.next_step` says it.
         columns: How many characters a line may have.
     """
     names = {"command": called_as(), "folder": called_from()}
-    told = [(str(path), next_step.format(path=path, **names)) for path, next_step in results]
+    told = [(_shown(path), step.format(path=shlex.quote(_shown(path)), **names)) for path, step in results]
     width = max((len(path) for path, _ in told), default=0)
     lines = [f"  {path:<{width}}  {step}" for path, step in told]
     if all(len(line) <= columns for line in lines):
@@ -26,8 +75,12 @@ def lines_about(results: Sequence[tuple[Path, str]], *, columns: int) -> list[st
     return [line for path, step in told for line in (f"  {path}", f"    {step}")]
 
 
+def _shown(path: Path) -> str:
+    return safe_text(str(path), _LONGEST_PATH)
+
+
 def columns_of_standard_error() -> int:
-    """How many characters a line on standard error may have; what is no terminal takes any number."""
+    """Return how many characters a line on standard error may have: any number if it is not a terminal."""
     try:
         return os.get_terminal_size(2).columns or sys.maxsize
     except OSError:

@@ -1,4 +1,4 @@
-"""What a command says of its results: in one line each where there is room, else in two."""
+"""What a command says of its results: only those that it wrote, in one line each where there is room, else in two."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import sys
 import termios
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proofstream.command.results import columns_of_standard_error, lines_about
+from proofstream.command.results import Results, columns_of_standard_error, lines_about
+from proofstream.contracts import Artefact, Option, OptionKind
 
 RESULTS = [(Path("out/otlp"), "for a Collector"), (Path("out/proof.jsonl"), "replay it: {command} run {path}")]
 
@@ -37,6 +39,78 @@ def test_a_narrow_terminal_has_two_lines_for_each() -> None:
         "  out/proof.jsonl",
         "    replay it: env/bin/prove run out/proof.jsonl",
     ]
+
+
+def test_a_path_with_a_space_can_be_pasted_and_an_escape_only_shows_itself() -> None:
+    results = [(Path("my proof.jsonl"), "replay it: {command} run {path}"), (Path("\x1b[31m"), "look at it")]
+    assert lines_about(results, columns=200) == [
+        "  my proof.jsonl  replay it: env/bin/prove run 'my proof.jsonl'",
+        "  \u241b[31m           look at it",
+    ]
+
+
+def flag(name: str, kind: OptionKind = OptionKind.VALUE, form: str = "{path}") -> tuple[Option, str]:
+    artefact = Artefact(name=f"{name}.txt", next_step=f"read {name}", form=form)
+    return Option(flag=f"--{name}", key=name, kind=kind, summary="s", artefact=artefact), "writer"
+
+
+def test_only_what_was_written_since_is_a_result(tmp_path: Path) -> None:
+    names = ["old", "rewritten", "written", "never"]
+    paths = {name: tmp_path / name for name in names}
+    for name in ("old", "rewritten"):
+        paths[name].write_text("from before")
+        os.utime(paths[name], (1, 1))
+    results = Results([flag(name) for name in names], {"writer": {name: str(path) for name, path in paths.items()}})
+    for name in ("rewritten", "written"):
+        paths[name].write_text("new")
+    assert results.written() == [(paths["rewritten"], "read rewritten"), (paths["written"], "read written")]
+
+
+def test_a_folder_is_a_result_when_something_in_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path):
+        os.utime(path, (1, 1))
+    results = Results([flag("out")], {"writer": {"out": str(tmp_path)}})
+    assert results.written() == []
+    (tmp_path / "file").write_text("new")
+    assert results.written() == [(tmp_path, "read out")]
+
+
+def test_values_that_name_no_file_are_no_results_and_folders_are_made(tmp_path: Path) -> None:
+    several = flag("show", OptionKind.REPEATED, "file:{path}")
+    other = (Option(flag="--to", key="to", kind=OptionKind.VALUE, summary="s"), "writer")
+    path = tmp_path / "new" / "deep" / "proof.rrd"
+    table = {"show": ["serve", f"file:{path}", 5], "to": "file:x"}
+    results = Results([several, other], {"writer": table})
+    results.make_folders()
+    path.write_text("proof")
+    assert results.written() == [(path, "read show")]
+
+
+def test_a_folder_that_cannot_be_made_is_left_to_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    results = Results([flag("out")], {"writer": {"out": str(tmp_path / "file" / "out")}})
+    results.make_folders()
+    assert results.written() == []
+
+
+@pytest.mark.parametrize(
+    ("artefact", "says"),
+    [
+        ({"form": "file:"}, r"must hold \{path\} once"),
+        ({"next_step": "open {file}"}, r"may hold \{path\}, \{command\} and \{folder\} only"),
+        ({"next_step": "open {0}"}, "only"),
+        ({"next_step": "open {"}, "only"),
+    ],
+)
+def test_an_artefact_that_could_not_be_listed_is_refused_at_once(artefact: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Artefact(**{"name": "x.txt", "next_step": "read it", **artefact})
+
+
+def test_a_switch_has_no_artefact() -> None:
+    with pytest.raises(ValueError, match="--out' is a switch"):
+        flag("out", OptionKind.SWITCH)
 
 
 def test_no_results_are_no_lines() -> None:
