@@ -133,8 +133,8 @@ class SourceType:
 
 
 CORE_FLAGS = frozenset(
-    {"--config", "--follow", "--help", "--json", "--no-plugin", "--once", "--plugin", "--quiet", "--set", "--speed"}
-    | {"--strict", "--verbose", "--version"}
+    {"--config", "--follow", "--help", "--json", "--no-plugin", "--once", "--plugin", "--plugin-file", "--quiet"}
+    | {"--set", "--speed", "--strict", "--verbose", "--version"}
 )
 """The command's own flags, which no plugin may declare."""
 

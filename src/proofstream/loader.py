@@ -151,6 +151,7 @@ def load(
     *,
     found: Iterable[metadata.EntryPoint] | None = None,
     instances: Sequence[object] = (),
+    named: Sequence[tuple[str, object]] = (),
 ) -> Registry:
     """Load plugins and collect what they declare.
 
@@ -158,6 +159,7 @@ def load(
         selection: Which plugins to import.
         found: The entry points; those of the environment by default.
         instances: Plugins that are given ready-made; each takes the place of the entry point that names its class.
+        named: Ready-made plugins with a name; each takes the place of the entry point of that name.
 
     Raises:
         UsageError: A plugin is asked for and blocked at once, or a name to block is nobody's.
@@ -171,8 +173,7 @@ def load(
         known = ", ".join(sorted({point.name for point in points})) or "none"
         raise UsageError(f"no plugin is named {min(strange)!r}", hint=f"installed: {known}")
     registry = Registry()
-    for instance in instances:
-        record = _given(instance, points)
+    for record in (*(_given(instance, points) for instance in instances), *(_named(*one) for one in named)):
         if record.name in registry.records:
             raise UsageError(f"two plugins named {record.name!r} were given")
         registry.records[record.name] = record
@@ -244,7 +245,7 @@ def _first_missing(requires: str | Iterable[str]) -> str | None:
 
 
 def _mark_missing(record: PluginRecord, module: str) -> None:
-    hint = f"pip install '{record.distribution}[{record.name}]'"
+    hint = f"pip install '{record.distribution}[{record.name}]'" if record.distribution else None
     record.mark(PluginStatus.MISSING, f"needs {module}, which is not installed", hint)
 
 
@@ -295,9 +296,20 @@ def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRec
             break
     else:
         record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")
+    return _ready_made(record, instance)
+
+
+def _named(name: str, instance: object) -> PluginRecord:
+    try:
+        return _ready_made(PluginRecord(name=name, distribution="", version=""), instance)
+    except PluginError as error:
+        raise PluginError(f"plugin {name}: {error}") from None
+
+
+def _ready_made(record: PluginRecord, instance: object) -> PluginRecord:
     _adopt(record, instance)
     if record.hooks is not None and not record.hooks.any:
-        raise UsageError(f"{record.name} is no plugin: it implements no hook")
+        raise UsageError(f"{record.name} is not a plugin: it implements no hook")
     return record
 
 

@@ -435,8 +435,8 @@ def test_a_log_whose_file_was_moved_is_not_lost(tmp_path: Path) -> None:
     ("given", "why"),
     [
         ([RecordingPlugin], "RecordingPlugin is a class; a plugin is given as an instance of one or by its name"),
-        ([object()], "object is no plugin: it implements no hook"),
-        ([None], "NoneType is no plugin: it implements no hook"),
+        ([object()], "object is not a plugin: it implements no hook"),
+        ([None], "NoneType is not a plugin: it implements no hook"),
         ("otel", "plugins is 'otel'; it must be a list"),
     ],
 )

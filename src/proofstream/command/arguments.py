@@ -10,6 +10,7 @@ from pathlib import Path
 from proofstream.contracts import Option, OptionKind
 from proofstream.errors import UsageError
 
+_VERBOSITY = re.compile(r"-[vq]+")
 _BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
 
 
@@ -21,35 +22,41 @@ class EarlyArguments:
         config: The configuration file, if one is named.
         asked: Plugins that must work.
         blocked: Plugins that must not be imported.
+        plugin_files: Files that hold a plugin each.
+        verbosity: How often ``-v`` is given, less how often ``-q`` is.
     """
 
     config: Path | None = None
     asked: list[str] = field(default_factory=list[str])
     blocked: list[str] = field(default_factory=list[str])
+    plugin_files: list[Path] = field(default_factory=list[Path])
+    verbosity: int = 0
 
 
 def read_early(arguments: Sequence[str]) -> EarlyArguments:
-    """Find ``--config``, ``--plugin`` and ``--no-plugin``; anything else is left to the full parser."""
-    early = EarlyArguments()
+    """Find what is needed before the full parser can be made, which knows the flags of plugins."""
     words = list(arguments)
     if "--" in words:
         words = words[: words.index("--")]
+    named: dict[str, list[str]] = {"--config": [], "--no-plugin": [], "--plugin": [], "--plugin-file": []}
     for word, following in zip(words, [*words[1:], None], strict=False):  # there may be no words
         flag, equals, value = word.partition("=")
-        if not equals:
-            if following is None:
-                break
-            value = following
-        match flag:
-            case "--config":
-                early.config = Path(value)
-            case "--plugin":
-                early.asked.append(value)
-            case "--no-plugin":
-                early.blocked.append(value)
-            case _:
-                pass
-    return early
+        text = value if equals else following
+        if flag in named and text is not None:
+            named[flag].append(text)
+    return EarlyArguments(
+        config=Path(named["--config"][-1]) if named["--config"] else None,
+        asked=named["--plugin"],
+        blocked=named["--no-plugin"],
+        plugin_files=[Path(text) for text in named["--plugin-file"]],
+        verbosity=sum(map(_verbosity, words)),
+    )
+
+
+def _verbosity(word: str) -> int:
+    if _VERBOSITY.fullmatch(word):
+        return word.count("v") - word.count("q")
+    return {"--verbose": 1, "--quiet": -1}.get(word, 0)
 
 
 def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) -> list[str]:

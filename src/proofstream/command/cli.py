@@ -21,6 +21,7 @@ import proofstream
 from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
 from proofstream.command.logs import set_up_logging
+from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
 from proofstream.command.voice import voice
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
+_OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     try:
         with_help = not words or any(word in _HELP_WORDS for word in words)
-        app = _App(read_early(words), reads_config=not with_help)
+        early = read_early(words)
+        set_up_logging(verbose=early.verbosity, environ=os.environ)
+        app = _App(early, reads_config=not with_help)
         words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
@@ -103,15 +107,17 @@ class _App:
 
     def __init__(self, early: EarlyArguments, *, reads_config: bool) -> None:
         found = entry_points()
-        self.early = early
-        self.config: Config | None = _load_config(early, {point.name for point in found}) if reads_config else None
+        from_files = [load_plugin_file(path) for path in early.plugin_files]
+        names = {point.name for point in found} | {name for name, _ in from_files}
+        self.early_asked: list[str] = [*early.asked, *(name for name, _ in from_files)]
+        self.config: Config | None = _load_config(early, names) if reads_config else None
         allowed = self.config.host.plugins if self.config is not None else None
         selection = Selection(
-            asked=frozenset(early.asked),
+            asked=frozenset(self.early_asked),
             blocked=frozenset(early.blocked),
             allowed=None if allowed is None else frozenset(allowed),
         )
-        self.registry: Registry = load(selection, found=found)
+        self.registry: Registry = load(selection, found=found, named=from_files)
 
     def group(self) -> click.Group:
         """The whole command line."""
@@ -131,7 +137,6 @@ class _App:
 
     def _tool(self, tool: Tool, plugin: str) -> click.Command:
         def callback(argument: str, as_json: bool, **values: Any) -> int:
-            set_up_logging(verbose=values["verbose"] - values["quiet"], environ=os.environ)
             self.registry.require(plugin)
             config = self._config()
             self._set(config, values["set"])
@@ -201,7 +206,6 @@ class _App:
     def _run(self, source: str, keep_in: Path | None = None, **values: Any) -> int:
         from proofstream.run import Run
 
-        set_up_logging(verbose=values["verbose"] - values["quiet"], environ=os.environ)
         request = self._request(source, keep_in, values)
         for record in self.registry.records.values():
             if record.status is PluginStatus.BROKEN:
@@ -276,7 +280,7 @@ class _App:
 
     def _asked(self, values: Mapping[str, Any]) -> list[str]:
         by_flag = [plugin for option, plugin in self._given(values) if values[_variable(option)] is not False]
-        return list(dict.fromkeys((*self.early.asked, *by_flag)))
+        return list(dict.fromkeys((*self.early_asked, *by_flag)))
 
     def _plugin_params(self) -> list[click.Parameter]:
         return [_param(option) for option, _ in self.registry.options.values()]
@@ -327,6 +331,12 @@ def _general_params() -> list[click.Parameter]:
     return [
         click.Option(["--config"], type=click.Path(path_type=Path), help="Read this configuration file."),
         click.Option(["--plugin"], multiple=True, metavar="NAME", help="Require a plugin."),
+        click.Option(
+            ["--plugin-file"],
+            multiple=True,
+            metavar="FILE",
+            help="Require the plugin in a Python file, and run that file.",
+        ),
         click.Option(["--no-plugin"], multiple=True, metavar="NAME", help="Do not even import a plugin."),
         click.Option(
             ["--set"], multiple=True, metavar="PLUGIN.KEY=VALUE", help="Set a key of a plugin's configuration."
@@ -348,7 +358,7 @@ def _listing(
             _print_table(listings.for_people(rows))
         return 0
 
-    shared = [param for param in _general_params() if param.name in ("config", "plugin", "no_plugin")]
+    shared = [param for param in _general_params() if param.name in _OF_LISTINGS]
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
     return click.Command(name, params=[as_json, *shared], callback=callback, help=summary)
 

@@ -19,11 +19,21 @@ OTLP = Option(
 
 
 def test_early_arguments() -> None:
-    early = read_early(["run", "f", "--config", "c.toml", "--plugin=a", "--no-plugin", "b", "--", "--plugin", "c"])
+    words = ["--config", "c.toml", "--plugin=a", "--no-plugin", "b", "--plugin-file", "x.py", "--plugin-file=y.py"]
+    early = read_early(["run", "f", *words, "--", "--plugin", "c", "-v"])
     assert (early.config, early.asked, early.blocked) == (Path("c.toml"), ["a"], ["b"])
+    assert (early.plugin_files, early.verbosity) == ([Path("x.py"), Path("y.py")], 0)
 
 
-@pytest.mark.parametrize("flag", ["--config", "--plugin", "--no-plugin"])
+@pytest.mark.parametrize(
+    ("words", "verbosity"),
+    [(["-v"], 1), (["-vv", "--verbose"], 3), (["-q", "--quiet"], -2), (["-vq", "-vx", "v"], 0), ([], 0)],
+)
+def test_how_much_is_said_is_known_before_plugins_are_imported(words: list[str], verbosity: int) -> None:
+    assert read_early(["run", *words]).verbosity == verbosity
+
+
+@pytest.mark.parametrize("flag", ["--config", "--plugin", "--no-plugin", "--plugin-file"])
 def test_a_flag_without_its_value_is_left_to_the_full_parser(flag: str) -> None:
     early = read_early(["run", "f", flag])
     assert (early.config, early.asked, early.blocked) == (None, [], [])
