@@ -20,7 +20,7 @@ from proofstream.events import PluginHealth, ProofEvent, SessionOpened, is_bulk
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
-from proofstream.lanes import Lane
+from proofstream.lanes import Lane, in_parentheses
 from proofstream.loader import PluginRecord, Registry
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
@@ -35,6 +35,7 @@ HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
+_TRACEBACK_HINT = "the logger proofstream shows where at level DEBUG"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -52,6 +53,7 @@ class Host:
         optional: Those of `wanted` that may fail although they have settings, which the user did not write.
         live: False if recorded events are replayed.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
+        traceback_hint: Says how to see the traceback of a plugin that failed.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Host:
         clock: Callable[[], int] = time.monotonic_ns,
         wall_clock: Callable[[], int] = time.time_ns,
         tell: Callable[[str], None] | None = None,
+        traceback_hint: str = _TRACEBACK_HINT,
     ) -> None:
         self.registry = registry
         self.settings: HostSettings = config.host
@@ -75,6 +78,7 @@ class Host:
         self.sessions_opened: int = 0
         self._config = config
         self._tell = _log_line if tell is None else tell
+        self._traceback_hint = traceback_hint
         self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
         self._own_session = Session(
             intake=self.intake,
@@ -125,6 +129,7 @@ class Host:
             settings=self.settings,
             publish=self._publish_derived,
             wake_bus=self.intake.wakeup.set,
+            traceback_hint=self._traceback_hint,
         )
         lanes.append(lane)
         return lane
@@ -164,12 +169,25 @@ class Host:
             has_settings = bool(self._config.tables.get(lane.name)) and lane.name not in self._optional
             if lane.name in self.asked or has_settings:
                 raise record.error()  # who writes settings for a plugin wants it to work
-            _log.warning("plugin %s is %s: %s", record.label, record.status.value, record.reason)
+            hint = in_parentheses(record.hint)
+            _log.warning("plugin %s is %s: %s%s", record.label, record.status.value, record.reason, hint)
 
     @property
     def active(self) -> list[str]:
         """The plugins that take events."""
         return [lane.name for lane in self.lanes if lane.is_listening]
+
+    @property
+    def introduced(self) -> list[str]:
+        """The active plugins that the user is told of.
+
+        A plugin that derives events answers only where there is something to answer. Unless the user asked for it or
+        gave it settings, naming it would promise something.
+        """
+        chosen = self.asked | {name for name, table in self._config.tables.items() if table}
+        return [
+            lane.name for lane in self.lanes if lane.is_listening and (lane.name in chosen or not lane.record.derives)
+        ]
 
     def keep_as_recorded(self, session: Session) -> frozenset[str]:
         """Withhold a recorded session from the plugins that leave those alone; returns their names."""

@@ -47,6 +47,7 @@ class Lane:
         settings: The host's bounds and deadlines.
         publish: Takes the events that a batch gave rise to: the batch's last envelope, the events, and the lineage.
         wake_bus: Tells the bus that the lane's state changed.
+        traceback_hint: Says how to see the traceback of a plugin that failed.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Lane:
         settings: HostSettings,
         publish: Callable[[Envelope, Sequence[ProofEvent], tuple[str, ...]], None],
         wake_bus: Callable[[], None],
+        traceback_hint: str,
     ) -> None:
         self.record = record
         self.name: str = record.name
@@ -74,6 +76,7 @@ class Lane:
         self._settings = settings
         self._publish = publish
         self._wake_bus = wake_bus
+        self._traceback_hint = traceback_hint
         self._queue: deque[Envelope] = deque()
         self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
         self._queued = 0
@@ -153,7 +156,9 @@ class Lane:
             elif status is PluginStatus.STALLED and not too_long:
                 record.status, record.reason = PluginStatus.READY, None
         if stalls:
-            _log.warning("plugin %s is stalled: %s; nobody waits for it", record.label, record.reason)
+            _log.warning(
+                "plugin %s is stalled (%s); the run goes on without waiting for it", record.label, record.reason
+            )
 
     def request_stop(self, *, deadline: float, discard: bool) -> None:
         """Ask the thread to unconfigure the plugin and end; with `discard` what waits is dropped, counted."""
@@ -236,7 +241,7 @@ class Lane:
             wanted = self._hooks.configure(self._context)
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             with self._standing:
-                mark_unconfigured(self.record, error)
+                mark_unconfigured(self.record, error, hint=self._hint() or None)
             _log.debug("plugin %s could not be configured", self.record.label, exc_info=True)
         else:
             self._stand(PluginStatus.READY if wanted else PluginStatus.IDLE)
@@ -317,7 +322,8 @@ class Lane:
         self._stand(PluginStatus.FAILED, describe(error))
         self._queue.clear()
         self._busy_since = None
-        _log.error("plugin %s failed and is disabled: %s", self.record.label, self.record.reason)
+        hint = in_parentheses(self._hint())
+        _log.error("plugin %s failed and is disabled: %s%s", self.record.label, self.record.reason, hint)
         _log.debug("plugin %s failed", self.record.label, exc_info=error)
         self._wake_bus()
         self._unconfigure(self._settings.close_timeout_s)
@@ -336,7 +342,18 @@ class Lane:
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             if self.record.status is not PluginStatus.FAILED:
                 self._stand(PluginStatus.FAILED, f"while closing: {describe(error)}")
-            _log.error("plugin %s could not be closed: %s", self.record.label, describe(error))
+            hint = in_parentheses(self._hint())
+            _log.error("plugin %s could not be closed: %s%s", self.record.label, describe(error), hint)
+            _log.debug("plugin %s could not be closed", self.record.label, exc_info=error)
+
+    def _hint(self) -> str:
+        """Return how to see a traceback; nothing where it is logged already."""
+        return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
+
+
+def in_parentheses(hint: str | None) -> str:
+    """Return a hint as the end of a line."""
+    return f" ({hint})" if hint else ""
 
 
 def _belong_together(one: Envelope, other: Envelope) -> bool:

@@ -249,8 +249,8 @@ def _mark_missing(record: PluginRecord, module: str) -> None:
     record.mark(PluginStatus.MISSING, f"needs {module}, which is not installed", hint)
 
 
-def mark_unconfigured(record: PluginRecord, error: BaseException) -> None:
-    """Say of a plugin whose configure raised what that makes it: missing or broken."""
+def mark_unconfigured(record: PluginRecord, error: BaseException, *, hint: str | None) -> None:
+    """Mark a plugin whose configure raised as missing or broken; `hint` says how to see an unexpected error's place."""
     own = type(record.hooks.plugin).__module__ if record.hooks is not None else ""
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != own.partition(".")[0]:
         _mark_missing(record, error.name)
@@ -259,7 +259,7 @@ def mark_unconfigured(record: PluginRecord, error: BaseException) -> None:
         record.mark(PluginStatus.BROKEN, str(error), error.hint)
         record.speaks_for_itself = True
     else:
-        record.mark(PluginStatus.BROKEN, describe(error))
+        record.mark(PluginStatus.BROKEN, describe(error), hint)
 
 
 def _adopt(record: PluginRecord, plugin: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from proofstream.bus import Bus
 from proofstream.health import PluginStatus
-from proofstream.lanes import Lane
+from proofstream.lanes import Lane, in_parentheses
 from proofstream.session import Session
 
 
@@ -68,7 +68,7 @@ def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
     problems: list[str] = []
     unusable = record.status in (PluginStatus.BROKEN, PluginStatus.MISSING)
     if record.status is PluginStatus.FAILED or (unusable and asked):
-        problems.append(f"plugin {record.label} {record.status.value}: {record.reason}")
+        problems.append(f"plugin {record.label} {record.status.value}: {record.reason}{in_parentheses(record.hint)}")
     elif record.status is PluginStatus.IDLE and asked:
         problems.append(f"plugin {record.label} was asked for and had nothing to do")
     elif not lane.stopped.is_set():

@@ -43,6 +43,7 @@ class RunRequest:
         optional: Those of them that may fail although they have settings: a command turned them on by itself.
         say: Shows a line to the user; returns once it is written.
         tell: Shows a line to the user without waiting.
+        traceback_hint: Says how to see the traceback of a plugin that failed.
     """
 
     registry: Registry
@@ -53,6 +54,7 @@ class RunRequest:
     optional: Collection[str] = ()
     say: Callable[[str], None]
     tell: Callable[[str], None]
+    traceback_hint: str
 
 
 @dataclass(kw_only=True, slots=True)
@@ -140,6 +142,7 @@ class Run:
             optional=what.optional,
             live=self._type.live or what.request.follow,
             tell=what.tell,
+            traceback_hint=what.traceback_hint,
         )
         host.start()
         try:
@@ -147,7 +150,7 @@ class Run:
         except ProofstreamError:
             host.close()
             raise
-        what.say(f"reading {what.request.uri} with {', '.join(host.active) or 'no plugin'}")
+        what.say(f"reading {what.request.uri} with {', '.join(host.introduced) or 'no plugin'}")
         self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell)
         if self._signal is None:
             self._run_source(host, self._feed)

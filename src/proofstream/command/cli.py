@@ -20,7 +20,7 @@ import click
 import proofstream
 from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
-from proofstream.command.logs import set_up_logging
+from proofstream.command.logs import TRACEBACK_HINT, set_up_logging
 from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
@@ -159,7 +159,8 @@ class _App:
             raise
         except Exception as error:  # noqa: BLE001 - a stranger's tool may raise anything
             _log.debug("the command %s failed", tool.name, exc_info=True)
-            _tell(f"plugin {self.registry.records[plugin].label} failed: {describe(error)}")
+            hint = "" if _log.isEnabledFor(logging.DEBUG) else f" ({TRACEBACK_HINT})"
+            _tell(f"plugin {self.registry.records[plugin].label} failed: {describe(error)}{hint}")
             return 1
 
     # Commands that run a source
@@ -251,6 +252,7 @@ class _App:
             optional=frozenset(turned_on) - settled,
             say=_say_nothing if values["quiet"] else _tell,
             tell=_say_nothing if values["quiet"] else _post,
+            traceback_hint=TRACEBACK_HINT,
         )
 
     def _config(self) -> Config:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 from proofstream.command.voice import voice
 
+TRACEBACK_HINT = "-vv shows where"
+"""How a user of the command sees the traceback of what failed."""
+
 _LEVELS = {-2: logging.ERROR, -1: logging.WARNING, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
 
