@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofstream.catalog import Catalog
 from proofstream.envelopes import HOST, PRODUCER, Batch, Envelope
-from proofstream.events import ProofEvent, SessionClosed, SessionOpened
+from proofstream.errors import UsageError
+from proofstream.events import PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.wire import Decoded, LineDecoder, encode_event
 
+if TYPE_CHECKING:
+    from proofstream.feeds import HostFeed
+    from proofstream.host import Host
+    from proofstream.report import Report
+
 START_UNIX_NANO = 1_700_000_000_000_000_000
 """Where test time begins."""
+
+_CHUNK = 256
+_POLL_S = 0.005
 
 
 class FixedClock:
@@ -177,3 +187,158 @@ class InlineHost:
     def close(self, timeout_s: float = 5.0) -> None:
         """Unconfigure the plugin."""
         self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
+
+
+class PluginHost:
+    """Runs plugins as a run does: on lanes of their own, configured, numbered by the bus, unconfigured at the end.
+
+    No configuration file and no environment variable is read. The pytest fixture `proofstream_host` makes these, and
+    closes them after the test.
+
+    Args:
+        plugins: Instances of plugins, and names of installed ones.
+        config: Configuration tables by plugin name.
+        live: False to replay: then recorded events of these plugins are left out, since they derive them again.
+        host_settings: The host's own keys, such as `lane_capacity`.
+
+    Attributes:
+        envelopes: Everything that a further plugin beside them was given so far.
+        told: The lines that the plugins told the user so far.
+
+    Raises:
+        PluginError: A plugin could not be loaded or configured, or has nothing to do.
+        UsageError: A table is of none of the plugins, or something that is given is not a plugin.
+    """
+
+    def __init__(
+        self,
+        *plugins: object,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        live: bool = True,
+        host_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        # `proofstream.testing` loads no more than `proofstream` until a host is made.
+        from proofstream.config import Config, HostSettings
+        from proofstream.feeds import HostFeed
+        from proofstream.host import Host
+        from proofstream.loader import Selection, load
+
+        self._watcher = RecordingPlugin("proofstream-test")
+        names = frozenset(plugin for plugin in plugins if isinstance(plugin, str))
+        instances = [plugin for plugin in plugins if not isinstance(plugin, str)]
+        registry = load(Selection(asked=names, allowed=frozenset()), instances=[*instances, self._watcher])
+        given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
+        tables = {name: dict(table) for name, table in (config or {}).items()}
+        unknown = sorted(tables.keys() - {*given, *names})
+        if unknown:
+            raise UsageError(f"config has a table {unknown[0]!r}", hint=f"plugins: {', '.join((*given, *names))}")
+        self.told: list[str] = []
+        self._host: Host = Host(
+            registry=registry,
+            config=Config(host=HostSettings(**(host_settings or {})), tables=tables),
+            asked=[*given, *names, self._watcher.name],
+            live=live,
+            tell=self.told.append,
+        )
+        self._feed: HostFeed = HostFeed(self._host, waits=True, tell=self.told.append)
+        self._sessions = itertools.count(1)
+        self._report: Report | None = None
+        self._host.start()
+        try:
+            self._host.wait_configured()
+        except BaseException:
+            self._host.close()
+            raise
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        """Everything that a further plugin beside them was given so far, without the plugins' health."""
+        return [envelope for envelope in self._watcher.envelopes if not isinstance(envelope.event, PluginHealth)]
+
+    @property
+    def derived(self) -> list[ProofEvent]:
+        """The events that the plugins returned or published so far."""
+        return [envelope.event for envelope in self.envelopes if envelope.origin not in (HOST, PRODUCER)]
+
+    @property
+    def health(self) -> dict[str, PluginHealth]:
+        """The condition of each plugin, by name; its own counters are final once the host is closed."""
+        return {lane.name: lane.health() for lane in self._host.lanes if lane.name != self._watcher.name}
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._report is not None
+
+    def feed(
+        self, events: Iterable[ProofEvent | Decoded] | Path, *, session_id: str | None = None, close: bool = True
+    ) -> list[ProofEvent]:
+        """Feed one session and wait until it is consumed; return the events that were derived meanwhile.
+
+        Args:
+            events: The session's events, one millisecond apart from `START_UNIX_NANO` on; or a file, which is read as
+                ``proofstream run`` reads it, with all its sessions.
+            session_id: The session's id; one of its own by default.
+            close: Whether the session ends after its events.
+
+        Raises:
+            SourceError: The file cannot be read.
+            TimeoutError: A plugin made no progress for `progress_timeout_s`.
+        """
+        before = len(self.derived)
+        if isinstance(events, Path):
+            self._read(events)
+        else:
+            self._deliver(events, session_id or f"test-session-{next(self._sessions)}", close=close)
+        self._host.drain()
+        busy = [lane.name for lane in self._host.lanes if not lane.is_at_rest]
+        if busy:
+            raise TimeoutError(f"{', '.join(busy)}: no progress for {self._host.settings.progress_timeout_s:g} s")
+        return self.derived[before:]
+
+    def _read(self, path: Path) -> None:
+        from proofstream.contracts import SourceRequest
+
+        source, _ = self._host.registry.sources["file"]
+        source.open(SourceRequest(uri=str(path))).run(self._feed)
+
+    def _deliver(self, events: Iterable[ProofEvent | Decoded], session_id: str, *, close: bool) -> None:
+        session = self._feed.open_session(source="test", time_source="envelope", session_id=session_id, recorded=True)
+        made = envelopes(events, session_id=session_id, close=close)
+        for start in range(0, len(made), _CHUNK):
+            session.deliver([_decoded(envelope) for envelope in made[start : start + _CHUNK]])
+        if close:
+            session.close()
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        """Wait for something that a plugin does later, such as on a tick or on a thread of its own.
+
+        Raises:
+            TimeoutError: The condition did not come true in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {timeout_s:g} s in vain")
+            time.sleep(_POLL_S)
+
+    def close(self, timeout_s: float | None = None) -> Report:
+        """Unconfigure the plugins and return the report; calling it again returns the same one.
+
+        Its `problems` says in a line each what was not delivered, `refused` counts invalid events, and `ok` says that
+        there is neither.
+        """
+        if self._report is None:
+            self._report = self._host.close(timeout_s)
+        return self._report
+
+
+def _decoded(envelope: Envelope) -> Decoded:
+    return Decoded(
+        event=envelope.event,
+        raw=envelope.raw,
+        time_unix_nano=envelope.time_unix_nano,
+        origin=envelope.origin,
+        job_id=envelope.job_id,
+        traceparent=envelope.traceparent,
+    )

@@ -64,7 +64,12 @@ def test_the_whole_core_loads_no_plugin_and_no_sdk() -> None:
     everything = modules_below(REPOSITORY / "src")
 
     assert len(everything) > 30
+    everything.remove("proofstream_pytest")
     assert loaded_by(*everything) == {"proofstream", "click", *CORE, *PYDANTIC}
+
+
+def test_the_pytest_plugin_loads_nothing_of_ours_in_test_runs_that_do_not_use_it() -> None:
+    assert loaded_by("proofstream_pytest") == {"proofstream_pytest", *loaded_by("pytest")}
 
 
 @pytest.mark.parametrize("plugin", [path.name for path in sorted((REPOSITORY / "plugins").glob("proofstream_*"))])

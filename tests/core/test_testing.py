@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,14 @@ from proofstream.testing import (
     START_UNIX_NANO,
     FixedClock,
     InlineHost,
+    PluginHost,
     RecordingPlugin,
     envelopes,
     read_stream,
 )
+from proofstream_pytest import proofstream_host  # where proofstream is installed, pytest has it without this
+
+MakePluginHost = Callable[..., PluginHost]
 
 
 class Doubling:
@@ -151,3 +157,105 @@ def test_a_hook_that_no_host_would_call_is_refused() -> None:
         InlineHost(Unmarked())
     with pytest.raises(ps.PluginError, match="did you mean proofstream_consume"):
         InlineHost(Misspelt())
+
+
+class Answering(RecordingPlugin):
+    """Answers each Log, tells the user, and publishes one more event later, on a tick."""
+
+    tick_s = 0.01
+
+    @ps.hookimpl
+    def proofstream_consume(self, batch: ps.Batch) -> list[ps.ProofEvent]:
+        super().proofstream_consume(batch)
+        assert self.context is not None
+        if not batch and self.envelopes and not self.batches.count(0) > 1:
+            self.context.publish(ps.ReportLine(text="later"))
+        if any(isinstance(envelope.event, ps.ProofAborted) for envelope in batch):
+            raise ValueError("aborted")
+        found = [envelope.event for envelope in batch if isinstance(envelope.event, ps.Log)]
+        for event in found:
+            self.context.tell(f"heard {event.message}")
+        return [log(f"{event.message} {self.context.config.get('mark')}") for event in found]
+
+    @ps.hookimpl
+    def proofstream_report_health(self) -> Mapping[str, int]:
+        return {"heard": self.kinds.count("Log")}
+
+
+def test_a_plugin_host_runs_plugins_and_keeps_what_they_make(proofstream_host: MakePluginHost) -> None:
+    plugin = Answering("answering")
+    host = proofstream_host(plugin, config={"answering": {"mark": "!"}}, host_settings={"lane_capacity": 64})
+
+    assert host.feed([log("a"), log("b")]) == [log("a !"), log("b !")]
+    host.wait_until(lambda: ps.ReportLine(text="later") in host.derived)
+    assert host.feed([log("c")], session_id="mine") == [log("c !")]
+
+    assert host.told == ["heard a", "heard b", "heard c"]
+    assert [e.session_id for e in host.envelopes if e.event == log("c !")] == ["mine"]
+    first = next(envelope for envelope in plugin.envelopes if envelope.event == log("a"))
+    assert first.time_unix_nano == START_UNIX_NANO + 1_000_000
+    assert [e.kind for e in plugin.envelopes if e.session_id == "mine"] == ["SessionOpened", "Log", "SessionClosed"]
+    report = host.close()
+    assert report.ok
+    assert host.close() is report
+    assert plugin.unconfigured
+    assert host.health["answering"].counters == {"heard": 3}
+
+
+def test_a_plugin_host_reads_a_file_as_a_run_does(proofstream_host: MakePluginHost, wire_data: Path) -> None:
+    plugin = RecordingPlugin()
+    host = proofstream_host(plugin, live=False)
+
+    assert host.feed(wire_data / "smollm2-135m-cpu.jsonl") == []
+
+    assert plugin.kinds.count("LayerStart") == 211
+    assert plugin.kinds[-1] == "SessionClosed"
+    with pytest.raises(ps.SourceError, match=r"cannot read nowhere\.jsonl"):
+        host.feed(Path("nowhere.jsonl"))
+
+
+def test_a_plugin_host_uses_installed_plugins_by_name(proofstream_host: MakePluginHost, tmp_path: Path) -> None:
+    path = tmp_path / "proof.jsonl"
+    host = proofstream_host(Answering("answering"), "record", config={"record": {"path": str(path)}})
+    host.feed([log("a")], close=False)
+    assert host.close().ok
+    assert '"origin":"answering"' in path.read_text()
+
+
+def test_a_plugin_host_says_what_is_wrong_with_what_it_is_given(proofstream_host: MakePluginHost) -> None:
+    with pytest.raises(ps.UsageError, match="config has a table 'recrding'") as caught:
+        proofstream_host(RecordingPlugin(), config={"recrding": {}})
+    assert caught.value.hint == "plugins: recording"
+    with pytest.raises(ps.PluginError, match="no plugin is named 'recrd'"):
+        proofstream_host("recrd")
+    with pytest.raises(ps.UsageError, match="is not a plugin"):
+        proofstream_host(object())
+
+
+def test_a_plugin_that_hangs_is_named(proofstream_host: MakePluginHost) -> None:
+    let_go = threading.Event()
+
+    class Hanging(RecordingPlugin):
+        @ps.hookimpl
+        def proofstream_consume(self, batch: ps.Batch) -> None:
+            let_go.wait(30.0)
+
+    host = proofstream_host(Hanging("hanging"), host_settings={"progress_timeout_s": 0.2})
+    with pytest.raises(TimeoutError, match=r"^hanging: no progress for 0\.2 s$"):
+        host.feed([log("a")])
+    let_go.set()
+    with pytest.raises(TimeoutError, match=r"waited 0\.01 s in vain"):
+        host.wait_until(lambda: False, 0.01)
+
+
+def test_a_host_that_the_test_did_not_close_must_end_well() -> None:
+    fixture: Any = proofstream_host
+    hosts = fixture.__wrapped__()
+    make = next(hosts)
+    make(Answering("answering")).feed([ps.ProofAborted(reason="x")])
+    closed = make(Answering("closed"))
+    closed.feed([ps.ProofAborted(reason="x")])
+    assert closed.close().problems == ["plugin closed failed: ValueError: aborted"]
+
+    with pytest.raises(pytest.fail.Exception, match=r"^plugin answering failed: ValueError: aborted$"):
+        next(hosts)
