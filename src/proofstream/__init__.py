@@ -80,6 +80,7 @@ from proofstream.events import (
     is_sheddable,
     kind_of,
 )
+from proofstream.health import PluginStatus
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
@@ -87,6 +88,7 @@ from proofstream.reported import ReportedDevices, reported_claim, reported_durat
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.text import safe_text
+from proofstream.timeline import ObservedSession
 from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
@@ -132,12 +134,14 @@ __all__ = [
     "Log",
     "LogLevel",
     "Noted",
+    "ObservedSession",
     "Opened",
     "Option",
     "OptionKind",
     "PluginContext",
     "PluginError",
     "PluginHealth",
+    "PluginStatus",
     "Proof",
     "ProofAborted",
     "ProofComplete",

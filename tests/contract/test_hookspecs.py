@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import runpy
+import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from proofstream import (
     Envelope,
     Option,
     PluginContext,
+    PluginStatus,
     ProofEvent,
     ProofStart,
     ProofstreamError,
@@ -27,7 +30,6 @@ from proofstream import (
     hookimpl,
     open_session,
 )
-from proofstream.health import PluginStatus
 from proofstream.hookspecs import ProofstreamHooks
 
 REPOSITORY = Path(__file__).parents[2]
@@ -90,14 +92,16 @@ def test_the_guide_names_every_status_and_every_field_of_the_context() -> None:
         assert re.search(rf"^\| `{field}[`(]", GUIDE, re.MULTILINE), field
 
 
-def test_the_code_in_the_guide_runs() -> None:
+def test_the_code_in_the_guide_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    namespace: dict[str, Any] = {"__name__": "guide"}
+    module = ModuleType("guide")
+    monkeypatch.setitem(sys.modules, "guide", module)  # where msgspec looks annotations up
+    namespace = vars(module)
 
     for block in blocks:
         exec(block, namespace)
 
-    assert len(blocks) == 4
+    assert len(blocks) == 8
     assert namespace["derived"] == [namespace["HelloSaid"](greeting="hello")]
     (tool,) = namespace["KindsPlugin"]().proofstream_commands()
     stream = str(REPOSITORY / "tests" / "data" / "wire" / "smollm2-135m-cpu.jsonl")

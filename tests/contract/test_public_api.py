@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,18 @@ from types import ModuleType
 import pytest
 
 import proofstream
+from proofstream import testing
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENTS = "\n".join(
+    path.read_text("utf-8") for path in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
+)
+GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text("utf-8")
+FOR_TESTS = sorted(
+    name
+    for name, value in vars(testing).items()
+    if not name.startswith("_") and (name == "START_UNIX_NANO" or getattr(value, "__module__", "") == testing.__name__)
+)
 
 
 def kind_and_name(name: str) -> tuple[int, str]:
@@ -35,6 +48,45 @@ def test_everything_in_it_is_documented(name: str) -> None:
         written = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
         assert written, f"{name} has no docstring"
         assert not written.startswith(f"{name}("), f"{name} has only the docstring that dataclasses make"
+
+
+@pytest.mark.parametrize("name", [*proofstream.__all__, *FOR_TESTS])
+def test_everything_in_it_stands_in_a_document(name: str) -> None:
+    assert re.search(rf"\b{name}\b", DOCUMENTS)
+
+
+def test_what_tests_may_use_is_known() -> None:
+    named = {"FixedClock", "InlineHost", "PluginHost", "RecordingPlugin", "START_UNIX_NANO", "envelopes", "read_stream"}
+    assert set(FOR_TESTS) == named
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        proofstream.Interval,
+        proofstream.Proof,
+        proofstream.ObservedSession,
+        proofstream.Artefact,
+        proofstream.SourceType,
+        proofstream.Envelope,
+        proofstream.PluginContext,
+        testing.PluginHost,
+    ],
+)
+def test_the_guide_names_every_attribute_that_a_class_documents(cls: type) -> None:
+    documented = set(re.findall(r"^        (\w+): ", (cls.__doc__ or "").partition("Attributes:")[2], re.MULTILINE))
+    properties = {name for name, value in vars(cls).items() if isinstance(value, property) and not name.startswith("_")}
+    rows = re.findall(r"^\| (`[^|]+) \|", GUIDE, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)", row)}
+
+    assert documented | properties
+    assert (documented | properties) - named <= NOT_FOR_PLUGINS.get(cls, set())
+
+
+NOT_FOR_PLUGINS: dict[type, set[str]] = {
+    proofstream.ObservedSession: {"timelines"},
+    testing.PluginHost: {"is_closed"},
+}
 
 
 def test_type_checkers_are_told_to_look_inside() -> None:
