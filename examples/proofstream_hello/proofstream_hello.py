@@ -1,8 +1,9 @@
-"""Greets every proof. The smallest plugin with its own event type, flag and source: copy it to begin yours."""
+"""Greets every proof. The smallest plugin with its own event type, flag and source: copy it to start yours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from proofstream import (
     Batch,
@@ -21,17 +22,22 @@ from proofstream import (
 
 
 class HelloSaid(ProofEvent, frozen=True, kw_only=True):
-    """A proof that began was greeted; `model_name` is the proof's."""
+    """A proof that began was greeted.
+
+    Attributes:
+        greeting: The greeting.
+        model_name: The proved model, as the producer named it.
+    """
 
     greeting: str
     model_name: str | None
 
 
 class HelloSource:
-    """Delivers one proof of nothing, so that there is somebody to greet."""
+    """Delivers one empty proof, so that there is a proof to greet."""
 
     def __init__(self, request: SourceRequest) -> None:
-        self._model_name = request.rest or "nobody"
+        self._model_name = request.rest or "empty"
 
     def run(self, feed: Feed) -> None:
         """Open a session, emit the events of the proof, close the session."""
@@ -47,52 +53,54 @@ class HelloSource:
         session.close()
 
     def stop(self) -> None:
-        """Do nothing: it ends by itself."""
+        """Do nothing: the source ends by itself."""
 
 
 class HelloPlugin:
-    """The plugin `hello`. It only acts if it is told whose greetings to send: ``--hello NAME``."""
+    """The plugin `hello`. It acts only if it is given a name to greet in: ``--hello NAME``."""
+
+    name: ClassVar[str] = "hello"  # for instances, as in tests; once installed, the entry point names the plugin
 
     def __init__(self) -> None:
-        self._name = ""
+        self._greeter = ""
         self._greeted = 0
 
     @hookimpl
     def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
-        """Make `HelloSaid` known, so that a recording of it reads back."""
+        """Declare `HelloSaid`, so that recordings of it can be read."""
         return [HelloSaid]
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--hello NAME`` sets the key `name` of the table `hello`."""
+        """Declare ``--hello NAME``, which sets the key `name` of the table `hello`."""
         summary = "Greet every proof in NAME's name."
         return [Option(flag="--hello", key="name", kind=OptionKind.VALUE, metavar="NAME", summary=summary)]
 
     @hookimpl
     def proofstream_sources(self) -> Iterable[SourceType]:
-        """The source ``hello:MODEL``."""
-        summary = "one proof of nothing, to try things out"
+        """Declare the source ``hello:MODEL``."""
+        summary = "one empty proof, to try things out"
         return [
             SourceType(scheme="hello", form="hello:MODEL", summary=summary, open=HelloSource, live=True, waits=False)
         ]
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Check the configuration; without a name there is nothing to do."""
+        """Check the configuration; return False to sit the run out if no name is given."""
         unknown = sorted(context.config.keys() - {"name"})
         if unknown:
             raise ConfigError(f"hello.{unknown[0]} is not a setting", hint="settings: name")
         name = context.config.get("name", "")
         if not isinstance(name, str):
             raise ConfigError(f"hello.name: must be text, not {name!r}")
-        self._name = name
+        self._greeter = name
         return bool(name)
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> list[HelloSaid]:
-        """Greet the proofs that begin in this batch."""
+        """Return a greeting for each proof that begins in this batch."""
         greetings = [
-            HelloSaid(greeting=f"hello from {self._name}", model_name=event.model_name)
+            HelloSaid(greeting=f"hello from {self._greeter}", model_name=event.model_name)
             for event in (envelope.event for envelope in batch)
             if isinstance(event, ProofStart)
         ]
@@ -101,5 +109,5 @@ class HelloPlugin:
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """How many proofs were greeted."""
+        """Report how many proofs were greeted."""
         return {"greeted": self._greeted}

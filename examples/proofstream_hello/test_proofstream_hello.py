@@ -1,17 +1,20 @@
-"""How a plugin is tested: `proofstream.testing` makes envelopes from events and runs the plugin without threads."""
+"""Tests the plugin twice: on the test's own thread, and on a host with lanes and the bus, as a run uses it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
 from proofstream import ConfigError, ProofComplete, ProofStart
-from proofstream.testing import InlineHost, envelopes
+from proofstream.testing import InlineHost, PluginHost, envelopes
 from proofstream_hello import HelloPlugin, HelloSaid
 
 PROOF = [
     ProofStart(model_name="digits", backend="cpu", num_layers=0, input_shape=(1, 64), output_shape=(1, 10)),
     ProofComplete(duration_ms=1, num_layer_proofs=0, num_weight_openings=0, weight_binding_mode="none"),
 ]
+GREETING = HelloSaid(greeting="hello from Ada", model_name="digits")
 
 
 def test_every_proof_is_greeted_once() -> None:
@@ -20,7 +23,7 @@ def test_every_proof_is_greeted_once() -> None:
     derived = host.feed(envelopes([*PROOF, *PROOF]))
     host.close()
 
-    assert derived == [HelloSaid(greeting="hello from Ada", model_name="digits")] * 2
+    assert derived == [GREETING, GREETING]
     assert host.health() == {"greeted": 2}
 
 
@@ -28,3 +31,12 @@ def test_every_proof_is_greeted_once() -> None:
 def test_a_mistake_in_the_configuration_is_one_clear_line(config: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"^hello\.nm?am?e"):
         InlineHost(HelloPlugin(), config=config)
+
+
+def test_a_run_delivers_greetings_to_other_plugins(proofstream_host: Callable[..., PluginHost]) -> None:
+    host = proofstream_host(HelloPlugin(), config={"hello": {"name": "Ada"}})
+
+    assert host.feed(PROOF) == [GREETING]
+
+    assert [envelope.origin for envelope in host.envelopes if envelope.event == GREETING] == ["hello"]
+    assert host.close().ok
