@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def proofstream_host() -> Iterator[Callable[..., PluginHost]]:
-    """Makes hosts of plugins: call it with the arguments of `proofstream.testing.PluginHost`.
+    """A function that makes hosts of plugins. Its arguments are those of `proofstream.testing.PluginHost`.
 
-    After the test every host is closed. A host that the test did not close itself must end well: what its report says
-    was not delivered fails the test.
+    Every host is closed after the test. If the test did not close a host itself, the problems in its report fail the
+    test.
     """
     from proofstream.testing import PluginHost
 

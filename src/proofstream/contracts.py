@@ -1,4 +1,4 @@
-"""What plugins declare: sources, command-line options, commands."""
+"""Defines what plugins declare: sources, command-line options, commands."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class SessionFeed(Protocol):
-    """One session as a source fills it."""
+    """A session as a source fills it."""
 
     session_id: str
 
     def deliver(self, chunk: Sequence[Decoded]) -> None:
-        """Put what was decoded on the bus, in order. A source that waits is held here while plugins are behind."""
+        """Put decoded lines on the bus, in order. A source that waits is held here while plugins are behind."""
         ...
 
     def emit(self, event: ProofEvent) -> None:
@@ -28,7 +28,7 @@ class SessionFeed(Protocol):
         ...
 
     def refuse(self, refusal: Refusal) -> None:
-        """Count and report one line that could not be read."""
+        """Count and report a line that could not be read."""
         ...
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
@@ -37,7 +37,7 @@ class SessionFeed(Protocol):
 
 
 class Feed(Protocol):
-    """How a source reaches the host."""
+    """A source's way to the host."""
 
     def open_session(
         self,
@@ -48,25 +48,25 @@ class Feed(Protocol):
         opened_at: int | None = None,
         recorded: bool = False,
     ) -> SessionFeed:
-        """Begin a session.
+        """Open a session.
 
         Args:
-            source: Where it comes from, as shown to a person.
+            source: Where it comes from, as shown to the user.
             time_source: `envelope`, `arrival` or `reconstructed`.
-            session_id: A recorded or reproducible id; a fresh one by default.
-            opened_at: Nanoseconds since the epoch of its beginning; now by default.
-            recorded: The source itself delivers the recorded SessionOpened, so the host makes none; likewise `close`
-                after a recorded SessionClosed was delivered adds none.
+            session_id: A recorded or reproducible id; a new one by default.
+            opened_at: When it began, in nanoseconds since the epoch; now by default.
+            recorded: The source itself delivers the recorded SessionOpened, so the host adds none. In the same way,
+                `close` adds none after a recorded SessionClosed.
         """
         ...
 
     def announce(self, text: str) -> None:
-        """Tell the person who runs the command something, such as the address listened on."""
+        """Show the user a line, such as the address that the source listens on."""
         ...
 
     @property
     def stopping(self) -> bool:
-        """Whether the source was told to stop."""
+        """Whether the source must stop."""
         ...
 
 
@@ -77,24 +77,24 @@ class Source(Protocol):
         """Deliver until the source ends or is stopped. Called once, on a thread of its own.
 
         Raises:
-            SourceError: It cannot be opened or read on.
+            SourceError: It cannot be opened, or not be read any further.
         """
         ...
 
     def stop(self) -> None:
-        """Make `run` return soon. Any thread, any time."""
+        """Make `run` return soon. Any thread, at any time."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceRequest:
-    """What the user asked of a source.
+    """The user's request to a source.
 
     Attributes:
         uri: The whole SOURCE argument.
-        follow: Wait for more at the end of a file.
-        once: End after the first session.
-        speed: Pace events by their own time, so many times as fast; None for as fast as possible.
+        follow: Whether to wait for more at the end of a file.
+        once: Whether to end after the first session.
+        speed: How many times as fast as their own times events are paced; None for as fast as possible.
         max_line_bytes: The longest line that is read.
     """
 
@@ -106,7 +106,7 @@ class SourceRequest:
 
     @property
     def rest(self) -> str:
-        """What follows the scheme and its colon."""
+        """The part after the scheme and its colon."""
         return self.uri.partition(":")[2]
 
 
@@ -115,11 +115,11 @@ class SourceType:
     """A kind of source.
 
     Attributes:
-        scheme: The part before the colon, such as `tcp`; `file` and `-` are the core's own.
-        form: How it is written, as shown in help: `tcp://HOST:PORT`.
+        scheme: The part before the colon, such as `tcp`; `file` and `-` belong to the core.
+        form: The SOURCE argument as the help shows it: `tcp://HOST:PORT`.
         summary: One line for the listing.
-        open: Makes a source; raises SourceError or UsageError on what can be known without I/O. A live source
-            may begin to read here; plugins are waited for before it runs.
+        open: Makes a source; raises SourceError or UsageError for mistakes that show without I/O. A live source
+            may begin to read here; it runs once the plugins are ready.
         live: Whether events happen while they are read. False for recordings.
         waits: Whether the source may be held back while plugins are behind. False for live sockets.
     """
@@ -136,36 +136,36 @@ CORE_FLAGS = frozenset(
     {"--config", "--follow", "--help", "--json", "--no-plugin", "--once", "--plugin", "--plugin-file", "--quiet"}
     | {"--set", "--speed", "--strict", "--verbose", "--version"}
 )
-"""The command's own flags, which no plugin may declare."""
+"""The command's own flags. Plugins may not declare them."""
 
 CORE_COMMANDS = frozenset({"events", "plugins", "run", "sources"})
-"""The command's own subcommands, which no plugin may declare."""
+"""The command's own subcommands. Plugins may not declare them."""
 
 _FLAG = re.compile(r"--[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 class OptionKind(enum.Enum):
-    """How a command-line flag takes its value."""
+    """The way in which a command-line flag takes its value."""
 
     SWITCH = "switch"
     """``--name`` and ``--no-name``: True or False."""
     VALUE = "value"
     """``--name VALUE``."""
     OPTIONAL_VALUE = "optional value"
-    """``--name [VALUE]``: the next word is the value if it starts with one of `value_prefixes`; else it is empty."""
+    """``--name [VALUE]``: the next word is the value if it begins with one of `value_prefixes`; else it is empty."""
     REPEATED = "repeated"
     """``--name VALUE --name VALUE``: a list of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Artefact:
-    """A file or folder that a flag can be asked to write when a command keeps its results together.
+    """The file or folder that a flag's value names, which the plugin writes.
 
     Attributes:
-        name: The path below the folder of results.
-        next_step: One line on what to do with it; ``{path}`` stands for where it is, ``{command}`` for how the command
+        name: Its path below the folder in which a command keeps its results together.
+        next_step: One line on what to do with it. ``{path}`` stands for its path, ``{command}`` for the way the command
             was called, ``{folder}`` for what to type before another program that is installed beside it.
-        form: How the flag's value is made of the path.
+        form: The flag's value, made from ``{path}``.
         settings: Keys of the plugin's configuration table that are set along with it.
     """
 
@@ -175,7 +175,7 @@ class Artefact:
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
-        """Check what is filled in later, when a mistake would cost a run its last lines.
+        """Check the placeholders: they are filled in when a run ends, and a mistake would cost it its last lines.
 
         Raises:
             ValueError: `form` does not hold ``{path}`` once, or `next_step` holds a placeholder of another name.
@@ -207,11 +207,11 @@ class Option:
     Attributes:
         flag: The flag, with its dashes.
         key: The key of the plugin's configuration table that it sets.
-        kind: How it takes its value.
+        kind: The way in which it takes its value.
         summary: One line for the help.
         metavar: The value's name in the help.
-        value_prefixes: For an optional value: what the next word must start with to be it.
-        artefact: What the flag writes, if a command may turn it on to keep its results.
+        value_prefixes: For an optional value: the beginnings by which the next word is known to be the value.
+        artefact: The file or folder that the value names, if the plugin writes one.
     """
 
     flag: str
@@ -226,8 +226,8 @@ class Option:
         """Check the flag's form.
 
         Raises:
-            ValueError: It is not two dashes and words of small letters and digits with dashes between them, or a switch
-                has an artefact.
+            ValueError: The flag is not two dashes and words of small letters and digits with dashes between them, or a
+                switch has an artefact.
         """
         if not _FLAG.fullmatch(self.flag):
             raise ValueError(f"flag {self.flag!r} is not of the form --some-name")
@@ -236,7 +236,7 @@ class Option:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flag, and the one that says the opposite if there is one."""
+        """The flag and, for a switch, its opposite."""
         if self.kind is not OptionKind.SWITCH:
             return (self.flag,)
         return self.flag, "--no-" + self.flag.removeprefix("--")
@@ -249,8 +249,8 @@ class Command:
     Attributes:
         name: Its name.
         summary: One line for the help.
-        sources: The SOURCE to run by the word that chooses it; the first one is the default.
-        artefacts_dir: The folder, below the current one, into which every flag with an artefact writes.
+        sources: Each SOURCE by the word that chooses it; the first one is the default.
+        artefacts_dir: The folder, below the current one, that every flag with an artefact writes to.
     """
 
     name: str
@@ -259,10 +259,10 @@ class Command:
     artefacts_dir: str
 
     def __post_init__(self) -> None:
-        """Check that there is something to run.
+        """Check that it can run something.
 
         Raises:
-            ValueError: There are no sources.
+            ValueError: It has no sources.
         """
         if not self.sources:
             raise ValueError(f"command {self.name!r} has no sources")
@@ -273,12 +273,12 @@ class ToolCall:
     """One call of a tool.
 
     Attributes:
-        argument: What stands in the place of its argument.
+        argument: The value of its argument.
         settings: The plugin's configuration table, merged from file, environment, ``--set`` and the tool's own
             options by their keys; not validated.
         as_json: Whether ``--json`` was given: then standard output gets JSON and nothing else.
         write: Write text to standard output.
-        note: Say a line to the person who runs the command, on standard error.
+        note: Show the user a line on standard error.
     """
 
     argument: str
@@ -290,15 +290,15 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """A subcommand of ``proofstream`` that works on something by itself, without a source and without a host.
+    """A subcommand of ``proofstream`` that works on one argument by itself, without a source and without a host.
 
     Attributes:
         name: Its name.
         summary: One line for the help.
         argument: The name of its argument in the help, such as `FILE`.
         options: Its own flags. They set keys of the plugin's configuration table for this call.
-        run: Does the work and returns the exit status; raises ProofstreamError for what the person who calls it can
-            mend, which is shown as one line with exit status 2.
+        run: Does the work and returns the exit status. Raises ProofstreamError for mistakes that the user can mend;
+            they are shown as one line, with exit status 2.
     """
 
     name: str
@@ -311,9 +311,9 @@ class Tool:
         """Check that its flags can be told apart.
 
         Raises:
-            ValueError: A flag is there twice, or is the command's own.
+            ValueError: A flag is declared twice, or is the command's own.
         """
         flags = [flag for option in self.options for flag in option.flags]
         for index, flag in enumerate(flags):
             if flag in CORE_FLAGS or flag in flags[:index]:
-                raise ValueError(f"command {self.name!r} cannot declare the flag {flag!r}: there is one already")
+                raise ValueError(f"command {self.name!r} cannot declare the flag {flag!r}: it exists already")

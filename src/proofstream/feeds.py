@@ -1,4 +1,4 @@
-"""Feeds: how sources reach the host."""
+"""Connects sources to the host."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from proofstream.wire import Decoded, Refusal
 
 
 class HostFeed:
-    """How a source reaches the host; an implementation of `contracts.Feed`.
+    """A source's way to the host; implements `contracts.Feed`.
 
     Args:
         host: The host.
         waits: Whether the source is held back while plugins are behind.
-        tell: Shows a line to the person who runs the command.
+        tell: Shows a line to the user.
 
     Attributes:
-        stopping: Set when the source is to stop.
-        interrupted: Why, unless it has come to its own end.
+        stopping: Set when the source must stop.
+        interrupted: Why it must stop; None if it has come to its own end.
     """
 
     def __init__(self, host: Host, *, waits: bool, tell: Callable[[str], None]) -> None:
@@ -55,13 +55,13 @@ class HostFeed:
 
 
 class HostSessionFeed:
-    """One session as a source fills it; an implementation of `contracts.SessionFeed`.
+    """A session as a source fills it; implements `contracts.SessionFeed`.
 
     Args:
-        feed: Where it comes from.
+        feed: The source's feed.
         session: The session.
-        opening: How to announce it, if what comes first does not.
-        as_recorded: The plugins whose recorded events are kept, also if they are at work.
+        opening: Time source and time with which to announce the session, if its first event is not a SessionOpened.
+        as_recorded: Active plugins whose recorded events are kept.
     """
 
     def __init__(
@@ -88,15 +88,16 @@ class HostSessionFeed:
                 time_source, opened_at = self._opening
                 self._feed.host.announce(self._session, time_source=time_source, opened_at=opened_at)
             self._opening = None
-        # What plugins made of a session's last events may stand after its end; what its producer said may not.
-        telling = (d for d in reversed(chunk) if d.origin == PRODUCER or isinstance(d.event, SessionClosed))
-        last = next(telling, None)
+        # Events that plugins derived may follow a recorded SessionClosed. A producer's event after it means that the
+        # session goes on, and then `close` must still add an end.
+        decisive = (d for d in reversed(chunk) if d.origin == PRODUCER or isinstance(d.event, SessionClosed))
+        last = next(decisive, None)
         if last is not None:
             self._session.closing_sent = isinstance(last.event, SessionClosed)
         if not self._feed.host.live:
-            # A plugin that is at work derives its events anew; those of one that is not here can only be replayed.
-            anew = set(self._feed.host.active) - self._as_recorded
-            chunk = [decoded for decoded in chunk if decoded.origin not in anew]
+            # Active plugins derive their events again. Those of plugins that are not loaded here can only be replayed.
+            derived_again = set(self._feed.host.active) - self._as_recorded
+            chunk = [decoded for decoded in chunk if decoded.origin not in derived_again]
         if self._feed.waits:
             self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
         else:
@@ -120,7 +121,7 @@ class HostSessionFeed:
         self._session.report_refusal(str(refusal))
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
-        """See `contracts.SessionFeed`; what a source ends because it was told to has not come to its own end."""
+        """See `contracts.SessionFeed`. A session that ends because the source must stop is interrupted."""
         if self._feed.interrupted is not None and outcome in ("ended", "interrupted"):
             outcome, reason = "interrupted", self._feed.interrupted
         self._session.close(outcome=outcome, reason=reason)

@@ -1,4 +1,4 @@
-"""The condition of a plugin."""
+"""Names the conditions that a plugin can be in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class PluginStatus(enum.Enum):
-    """Where a plugin stands."""
+    """The condition of a plugin."""
 
     AVAILABLE = "available"
     """Loaded; not configured."""
@@ -17,9 +17,9 @@ class PluginStatus(enum.Enum):
     IDLE = "idle"
     """Configured, with nothing to do in this run."""
     STALLED = "stalled"
-    """Busy with one batch, or with getting ready, for too long; nobody waits for it."""
+    """Busy with one batch, or with getting ready, for too long; the run does not wait for it."""
     DISABLED = "disabled"
-    """Told not to be used; never imported."""
+    """Switched off; never imported."""
     MISSING = "missing"
     """Needs packages that are not installed."""
     BROKEN = "broken"

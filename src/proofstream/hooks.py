@@ -1,4 +1,4 @@
-"""One plugin's hooks: the typed face over pluggy."""
+"""Calls one plugin's hooks: a typed face over pluggy."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Hooks:
         _check_names(plugin, self._impls)
 
     def has(self, hook: str) -> bool:
-        """Whether the plugin implements the hook."""
+        """Return whether the plugin implements the hook."""
         return hook in self._impls
 
     @property
     def any(self) -> bool:
-        """Whether the plugin implements anything at all."""
+        """Whether the plugin implements any hook."""
         return bool(self._impls)
 
     @property
     def act(self) -> bool:
-        """Whether there is anything to do on a lane; a plugin may only declare."""
+        """Whether the plugin needs a lane; one that only declares does not."""
         return self.has("proofstream_configure") or self.has("proofstream_consume")
 
     def call(self, hook: str, **arguments: object) -> Any:
@@ -52,20 +52,20 @@ class Hooks:
         impl = self._impls.get(hook)
         if impl is None:
             return None
-        # Pluggy's own call costs 2 us and may reach other plugins; a hook has one implementation here.
+        # Not pluggy's own call: it costs 2 us and is made for many implementations, and here a hook has one.
         return impl.function(*[arguments[name] for name in impl.argnames])
 
     def declare(self, hook: str) -> list[Any]:
-        """What the plugin declares by a hook of the plural kind."""
+        """Return what the plugin declares by a hook of the plural kind."""
         declared: Iterable[Any] | None = self.call(hook)
         return [] if declared is None else list(declared)
 
     def configure(self, context: PluginContext) -> bool:
-        """Configure the plugin; returns whether it has anything to do in this run."""
+        """Configure the plugin; return whether it has anything to do in this run."""
         return self.call("proofstream_configure", context=context) is not False
 
     def report_health(self) -> Mapping[str, int]:
-        """The plugin's own counters."""
+        """Return the plugin's own counters."""
         counters = self.call("proofstream_report_health")
         return {} if counters is None else {str(key): max(0, int(value)) for key, value in dict(counters).items()}
 
@@ -86,7 +86,7 @@ def _check_names(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:
         if name not in _HOOK_NAMES:
             near = difflib.get_close_matches(name, _HOOK_NAMES, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise PluginError(f"{type(plugin).__name__} implements {name}, and there is no such hook{hint}")
+            raise PluginError(f"{type(plugin).__name__} implements {name}, which is not a hook{hint}")
         if impl.wrapper or impl.hookwrapper:
             raise PluginError(f"{name} is a wrapper; hooks of proofstream cannot be wrapped")
     for name in dir(plugin):

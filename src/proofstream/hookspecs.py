@@ -1,4 +1,4 @@
-"""The hooks: everything that a plugin can be asked.
+"""Declares the hooks: everything that a host can ask of a plugin.
 
 A plugin is a class that a distribution names in the entry-point group ``proofstream``. The host makes one instance,
 without arguments, and calls the methods marked with `hookimpl`. A method may take fewer arguments than its hook gives.
@@ -9,19 +9,19 @@ What a plugin may rely on:
    no I/O.
 2. Acting hooks (verbs) of one plugin are called on one thread, its lane, and never overlap: configure comes before
    every consume, and unconfigure after them all. A plugin needs no locks for its own state.
-3. Envelopes arrive in increasing ``seq``; a batch is of one session. What a plugin returns from consume is published
-   in that session, after what caused it.
+3. Envelopes arrive in increasing ``seq``; a batch has one session. Events that a plugin returns from consume are
+   published in that session, after their cause.
 4. A plugin never receives an event that descends from one of its own.
-5. There is no order among plugins. One that needs another's output consumes its events.
-6. A plugin may be slow. Its lane then drops bulk events first, counted; nobody else waits.
+5. Plugins have no order. One that needs another's output consumes its events.
+6. A plugin may be slow. Its lane then drops bulk events first and counts them; nothing else waits for it.
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
    anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
-   seconds. A class attribute ``autoload = False`` says that the plugin is used only if somebody asks for it,
+   seconds. A class attribute ``autoload = False`` says that the plugin is used only if the user asks for it,
    ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
-   A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless somebody
-   asked for it: what it made when they were recorded is replayed. A class attribute ``derives`` names the kinds that
-   the plugin derives from a producer's events, possibly after their cause has passed; the others read it in
-   ``PluginHealth``.
+   A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless the user
+   asked for it: the events that it derived when they were recorded are replayed. A class attribute ``derives`` names
+   the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read
+   it in ``PluginHealth``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from proofstream.events import ProofEvent
 
 PROJECT = "proofstream"
 HOOK_API = 1
-"""Version of the hooks; within one version hooks and arguments are only added."""
+"""The version of the hooks. Within one version, hooks and arguments are only added."""
 
 hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker(PROJECT)
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker(PROJECT)
@@ -48,18 +48,18 @@ hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker(PROJECT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginContext:
-    """What the host gives a plugin when it configures it. Fields are only ever added.
+    """The context in which the host configures a plugin. Fields are only ever added.
 
     Attributes:
         config: The plugin's own configuration table, merged from file, environment and flags; not validated.
         catalog: All event types of this host.
         publish: Put an event on the bus. Any thread; never blocks, never raises.
-        progress: Tell the host that work moved on although no batch was finished, as an export that was acknowledged.
-            Any thread. A host that is about to end waits for a plugin as long as it makes progress.
+        progress: Tell the host that work moved on although no batch was finished, such as an export that was
+            acknowledged. Any thread. A host that is about to end waits for a plugin as long as it makes progress.
         tell: Say one line to the user, as a source's announcement is: on standard error by the command unless it is to
             be quiet, to the logger ``proofstream`` in a Python process. Any thread; never blocks, never raises.
-        identity: Who we are, as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``.
-        asked: Whether somebody asked for the plugin by its name, by one of its flags, or by handing it over.
+        identity: This host as OpenTelemetry resource attributes: ``service.instance.id``, ``proofstream.version``, ...
+        asked: Whether the user asked for the plugin by its name, by one of its flags, or by handing it over.
         live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
         log: The plugin's logger.
     """
@@ -80,11 +80,11 @@ if TYPE_CHECKING:
 
 
 class ProofstreamHooks:
-    """The hookspecs."""
+    """The specification of each hook."""
 
     @hookspec
     def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
-        """Declare event types of the plugin's own, so that they are decoded and checked.
+        """Declare the plugin's own event types, so that they are decoded and checked.
 
         When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; two plugins that
         declare one kind are an error that names both.
@@ -111,7 +111,7 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_commands(self) -> Iterable[Command | Tool]:
-        """Declare subcommands of ``proofstream``: those that run a source, and those that work by themselves.
+        """Declare subcommands of ``proofstream`` that run a source, or that work by themselves.
 
         When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
         declare one command are an error that names both.
@@ -120,7 +120,7 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_capture(self) -> object:
-        """Take something from the thread that opens a session or starts a proof, such as the current trace context.
+        """Capture something from the thread that opens a session or starts a proof, such as its trace context.
 
         The value comes back in ``envelope.captured`` under the plugin's name, on SessionOpened or ProofStart. Return
         None to capture nothing. It must be quick and must not import anything.
@@ -132,7 +132,7 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_configure(self, context: PluginContext) -> bool | None:
-        """Validate the configuration, import what is heavy, open what is needed; return False to sit this run out.
+        """Validate the configuration, import heavy packages, open files; return False to sit this run out.
 
         When: once, before the first batch. Thread: the plugin's lane. Failure: the plugin is broken and gets no
         batches; a ModuleNotFoundError of a module that is not the plugin's own makes it missing instead.
@@ -141,7 +141,7 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_consume(self, batch: Batch) -> PluginResult:
-        """Take the next envelopes; return events derived from them, or None.
+        """Consume the next envelopes; return events derived from them, or None.
 
         When: for each batch, in order; with an empty batch after ``tick_s`` idle seconds. Thread: the plugin's lane.
         Failure: an exception, or a result with anything but events, disables the plugin for the rest of the run.
@@ -152,8 +152,8 @@ class ProofstreamHooks:
     def proofstream_report_health(self) -> Mapping[str, int]:
         """Report counters that the host cannot see, such as exports given up.
 
-        A counter whose name starts with ``lost_`` says that something asked for was not delivered: the command then
-        ends with exit status 1.
+        A counter whose name begins with ``lost_`` says that something the user asked for was not delivered; the command
+        then ends with exit status 1.
 
         When: between batches every few seconds, and after unconfigure. Thread: the plugin's lane. Failure: as in
         consume.
@@ -162,7 +162,7 @@ class ProofstreamHooks:
 
     @hookspec
     def proofstream_unconfigure(self, timeout_s: float) -> None:
-        """Flush and close what configure opened, within `timeout_s` seconds.
+        """Flush and close everything that configure opened, within `timeout_s` seconds.
 
         When: once, after the last batch; also after a failure, if configure had succeeded. Thread: the plugin's lane.
         Failure: logged; a plugin that takes longer is abandoned and named.

@@ -1,4 +1,4 @@
-"""The host: the plugins, lanes and bus of one run, and the sessions that feed them."""
+"""Holds together the plugins, lanes and bus of one run, and the sessions that feed them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _hosts: weakref.WeakSet[Host] = weakref.WeakSet()
 
 
 class Host:
-    """Runs plugins and takes sessions.
+    """Runs plugins for any number of sessions.
 
     Args:
         registry: The plugins.
         config: The merged configuration.
-        asked: The names of the plugins that must work; each must be usable.
-        wanted: Those of plugins that are used if they can be; each must be usable.
-        optional: Those of `wanted` that may fail although they have settings, which the user did not write.
+        asked: Names of plugins that must work; each must be usable.
+        wanted: Names of plugins that may fail to get ready; each must be usable.
+        optional: Those of `wanted` that may fail although they have settings, because the user did not write those.
         live: False if recorded events are replayed.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
         traceback_hint: Says how to see the traceback of a plugin that failed.
@@ -135,12 +135,13 @@ class Host:
         return lane
 
     def start(self) -> None:
-        """Start the lanes and the bus. Plugins are configured on their lanes; nothing waits for them here."""
+        """Start the lanes and the bus. Plugins are configured on their lanes; this does not wait for them."""
         for lane in self.lanes:
             lane.start()
         self.bus.start()
         _hosts.add(self)
-        # Once more at each start: whatever a plugin uses that ends at exit, too, must end after the plugin.
+        # Exit handlers run last in, first out. Registered again at each start, ours runs before those of libraries that
+        # earlier plugins imported, so those are still there when plugins finish.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
 
@@ -148,8 +149,8 @@ class Host:
         """Wait until the plugins are configured, or until it is time to stop.
 
         Raises:
-            PluginError: One that was asked for or has settings could not be, or one that was asked for took longer than
-                ``configure_timeout_s``.
+            PluginError: A plugin that was asked for or has settings could not be configured, or one that was asked for
+                took longer than ``configure_timeout_s``.
         """
         deadline = time.monotonic() + self.settings.configure_timeout_s
         for lane in self.lanes:
@@ -168,21 +169,21 @@ class Host:
                 continue
             has_settings = bool(self._config.tables.get(lane.name)) and lane.name not in self._optional
             if lane.name in self.asked or has_settings:
-                raise record.error()  # who writes settings for a plugin wants it to work
+                raise record.error()  # a user who writes settings for a plugin wants it to work
             hint = in_parentheses(record.hint)
             _log.warning("plugin %s is %s: %s%s", record.label, record.status.value, record.reason, hint)
 
     @property
     def active(self) -> list[str]:
-        """The plugins that take events."""
+        """The names of the plugins that take events."""
         return [lane.name for lane in self.lanes if lane.is_listening]
 
     @property
     def introduced(self) -> list[str]:
-        """The active plugins that the user is told of.
+        """The names of the active plugins that a run begins by listing.
 
-        A plugin that derives events answers only where there is something to answer. Unless the user asked for it or
-        gave it settings, naming it would promise something.
+        A plugin with `derives` answers only where events call for it, so to name it would promise too much, unless the
+        user asked for it or gave it settings.
         """
         chosen = self.asked | {name for name, table in self._config.tables.items() if table}
         return [
@@ -190,7 +191,7 @@ class Host:
         ]
 
     def keep_as_recorded(self, session: Session) -> frozenset[str]:
-        """Withhold a recorded session from the plugins that leave those alone; returns their names."""
+        """Withhold a recorded session from the plugins that leave those alone; return their names."""
         lanes = [lane for lane in self.lanes if lane.record.rederives == "asked" and lane.name not in self.asked]
         for lane in lanes:
             lane.withheld.add(session.session_id)
@@ -213,7 +214,7 @@ class Host:
         replayed: bool = False,
         owner: SessionOwner | None = None,
     ) -> Session:
-        """Make a session and take it in; nothing is announced yet."""
+        """Make and register a session, without a SessionOpened yet."""
         session = Session(
             intake=self.intake,
             owner=self if owner is None else owner,
@@ -238,7 +239,7 @@ class Host:
         self.intake.append_item(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
 
     def capture(self) -> Mapping[str, object]:
-        """What plugins capture on this thread, by plugin name."""
+        """Return what plugins capture on this thread, by plugin name."""
         captured: dict[str, object] = {}
         for lane in self.lanes:
             hooks = lane.record.hooks
@@ -246,7 +247,7 @@ class Host:
                 continue
             try:
                 value = hooks.call("proofstream_capture")
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - on the prover's thread, where nothing may reach it
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception must not reach the prover, whose thread this is
                 if lane.name not in self._capture_failed:
                     self._capture_failed.add(lane.name)
                     _log.warning("plugin %s could not capture: %s", lane.record.label, describe(error))
@@ -257,17 +258,17 @@ class Host:
 
     def session_ended(self, session: Session, timeout_s: float | None) -> None:
         """Forget a session that was closed."""
-        # Two flows may bring the same recorded session at once.
+        # Two connections may replay the same recorded session at once; the later one has taken the entry over.
         if self.sessions.get(session.session_id) is session:
             del self.sessions[session.session_id]
-        self.retired.add(session)
+        self.retired.add_session(session)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every plugin has consumed what was emitted before; returns whether that happened in time."""
+        """Wait until every plugin has consumed all that was emitted before; return whether that happened in time."""
         self.intake.wakeup.set()
         return wait_until(lambda: self.bus.is_at_rest, deadline=time.monotonic() + timeout_s)
 
-    # What plugins publish
+    # Events that plugins publish
 
     def _publish(self, event: ProofEvent, name: str) -> None:
         sessions = list(self.sessions.values())
@@ -276,7 +277,7 @@ class Host:
 
     def _publish_derived(self, last: Envelope, events: Sequence[ProofEvent], lineage: tuple[str, ...]) -> None:
         sender = self.sessions.get(last.session_id)
-        if sender is None:  # the batch held the session's end
+        if sender is None:  # the batch held the end of the session
             sender = Session(intake=self.intake, owner=self, source="a closed session", session_id=last.session_id)
         for event in events:
             sender.post(Posted(event=event, origin=lineage[-1], lineage=lineage, time_unix_nano=last.time_unix_nano))
@@ -304,11 +305,11 @@ class Host:
 
     @property
     def failed(self) -> PluginRecord | None:
-        """The first plugin that failed while it ran."""
+        """The first plugin that failed while it ran; None if none did."""
         return next((lane.record for lane in self.lanes if lane.record.status is PluginStatus.FAILED), None)
 
     def drain(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all is consumed, as long as a lane makes progress."""
+        """Wait until everything is consumed, as long as a lane makes progress."""
 
         def done_or_stuck() -> bool:
             if stopping() or self.bus.is_at_rest:
@@ -325,9 +326,9 @@ class Host:
         """End all sessions, let plugins finish, and stop. Calling it again returns the same report.
 
         Args:
-            timeout_s: How long all of it may take; the configured time by default.
-            outcome: What the sessions that are still open are closed with.
-            reason: And why.
+            timeout_s: How long this may take in all; the configured time by default.
+            outcome: The outcome of the sessions that are still open.
+            reason: The reason for it.
         """
         if self._report is not None or self._pid != os.getpid():
             return self._report or Report()
@@ -335,7 +336,7 @@ class Host:
         _hosts.discard(self)
         deadline = time.monotonic() + min(_LONGEST_S, self.settings.close_timeout_s if timeout_s is None else timeout_s)
         for lane in self.lanes:
-            self._publish_health(lane, time.monotonic())  # a short run ends before the first tick
+            self._publish_health(lane, time.monotonic())  # a short run may end before the first tick
         for session in list(self.sessions.values()):
             session.close(outcome=outcome, reason=reason)
         drained = self._stop_lanes(deadline)
@@ -343,7 +344,7 @@ class Host:
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
-        self.retired.add(self._own_session)  # what plugins published that was no event
+        self.retired.add_session(self._own_session)  # it counts what plugins published and the bus refused
         bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
         report.fill(
             lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds
@@ -351,7 +352,7 @@ class Host:
         return report
 
     def _stop_lanes(self, deadline: float) -> bool:
-        """Let the plugins finish; whether all was consumed before."""
+        """Let the plugins finish; return whether everything was consumed before."""
         now = time.monotonic()
         drained = wait_until(lambda: self.bus.is_at_rest, deadline=now + _DRAIN_SHARE * (deadline - now))
         for lane in self.lanes:
@@ -360,7 +361,7 @@ class Host:
         return drained
 
     def detach(self) -> None:
-        """In a forked child: there are no threads here; emitting does nothing and closing neither."""
+        """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
         for session in self.sessions.values():
             session.detach()
         self.intake.items.clear()
@@ -386,7 +387,7 @@ def _traceparent(environ: Mapping[str, str]) -> str | None:
 
 
 def _close_all() -> None:
-    """At the interpreter's exit: close what nobody closed, all in the time that one may take."""
+    """Close the hosts that are still open at exit, all of them in the time that one may take."""
     hosts = list(_hosts)
     deadline = time.monotonic() + max((host.settings.close_timeout_s for host in hosts), default=0.0)
     for index, host in enumerate(hosts):

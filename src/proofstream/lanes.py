@@ -1,8 +1,8 @@
-"""Lanes: a queue and a thread that serve one plugin.
+"""Serves a plugin on a lane: a queue with a thread of its own.
 
-The plugin is configured, fed and unconfigured on that thread, so none of its hooks ever overlap. A lane never makes
-anybody wait: beyond its capacity it drops bulk events, beyond sixteen times that anything, and says at the place of
-the gap what is missing.
+The plugin is configured, fed and unconfigured on that thread, so its hooks never overlap. A lane never makes a producer
+wait: beyond its capacity it drops bulk events, beyond sixteen times that any event, and reports the missing events in
+the place of the gap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 512
 HARD_FACTOR = 16
-"""A lane holds at most this many times its capacity, whatever the class of the events."""
+"""A lane holds at most this many times its capacity, whatever the events are."""
 HEALTH_EVERY_S = 2.0
 
 _log = logging.getLogger("proofstream.lane")
@@ -38,14 +38,17 @@ _log = logging.getLogger("proofstream.lane")
 class Lane:
     """One plugin's queue and thread.
 
+    The bus appends and the lane's thread takes; a deque makes both safe without a lock. Counters are written by one
+    thread and only read by the others.
+
     Attributes:
-        withheld: Sessions of which the plugin gets nothing.
+        withheld: Sessions whose events the plugin does not get.
 
     Args:
         record: The plugin; its status is kept up to date.
-        context: What the plugin is configured with.
+        context: The context to configure the plugin in.
         settings: The host's bounds and deadlines.
-        publish: Takes the events that a batch gave rise to: the batch's last envelope, the events, and the lineage.
+        publish: Publishes derived events: takes the batch's last envelope, the events, and their lineage.
         wake_bus: Tells the bus that the lane's state changed.
         traceback_hint: Says how to see the traceback of a plugin that failed.
     """
@@ -85,7 +88,7 @@ class Lane:
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
         self._discard = False
-        self._standing = threading.Lock()  # the bus, too, says where the plugin stands
+        self._status_lock = threading.Lock()  # the bus sets the status, too: a lane that hangs cannot
         self._health_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"proofstream-{record.name}", daemon=True)
         record.status = PluginStatus.STARTING
@@ -93,17 +96,17 @@ class Lane:
     # Called by the bus and the host
 
     def start(self) -> None:
-        """Start the thread; the plugin is configured there."""
+        """Start the thread, which configures the plugin."""
         self._thread.start()
 
     @property
     def depth(self) -> int:
-        """Envelopes that wait."""
+        """The number of envelopes that wait."""
         return len(self._queue)
 
     @property
     def is_listening(self) -> bool:
-        """Whether the plugin takes events, now or soon."""
+        """Whether the plugin gets events, now or soon."""
         return self.record.status in (PluginStatus.STARTING, PluginStatus.READY, PluginStatus.STALLED)
 
     @property
@@ -113,25 +116,27 @@ class Lane:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing waits and nothing is being worked on, for good or until more comes."""
+        """Whether the plugin has nothing left to do, for good or until more events arrive."""
         return not self.is_listening or (not self._queue and self._busy_since is None)
 
     def progress(self) -> None:
-        """Note that work moved on."""
+        """Record that work moved on."""
         self.progress_at = time.monotonic()
 
     def feed(self, envelopes: Iterable[Envelope]) -> None:
-        """Take what the bus has numbered; on the bus's thread."""
+        """Queue envelopes that the bus has numbered; on the bus's thread."""
         if not self.is_listening:
             return
         queue, name = self._queue, self.name
         capacity = self._settings.lane_capacity
         for envelope in envelopes:
+            # A plugin never gets what descends from its own output, so chains of plugins end.
             if name in envelope.lineage or envelope.session_id in self.withheld:
                 if isinstance(envelope.event, SessionClosed):
                     self.withheld.discard(envelope.session_id)
                 continue
             depth = len(queue)
+            # The newest is the one to drop: nothing in the queue has to be found and moved, and the gap has one place.
             if depth >= capacity and (depth >= capacity * HARD_FACTOR or is_sheddable(envelope.event)):
                 self._drop(envelope)
                 continue
@@ -143,9 +148,9 @@ class Lane:
         self._wakeup.set()
 
     def check_stalled(self, now: float) -> None:
-        """Mark a lane that has been busy with one batch for too long, and one that came back; on the bus's thread."""
+        """Mark the lane as stalled if it is busy with one batch for too long, or as back; on the bus's thread."""
         record = self.record
-        with self._standing:
+        with self._status_lock:
             since, status = self._busy_since, record.status
             too_long = since is not None and now - since > self._settings.stalled_after_s
             stalls = too_long and self.holds
@@ -161,13 +166,13 @@ class Lane:
             )
 
     def request_stop(self, *, deadline: float, discard: bool) -> None:
-        """Ask the thread to unconfigure the plugin and end; with `discard` what waits is dropped, counted."""
-        self._discard = discard
+        """Ask the thread to unconfigure the plugin and end; with `discard`, drop and count waiting envelopes."""
+        self._discard = discard  # set first, so that the thread sees it when it sees the deadline
         self._stop_at = deadline
         self._wakeup.set()
 
     def count_rest(self) -> None:
-        """Count what the bus still handed over after the thread had ended."""
+        """Count the envelopes that the bus still queued after the thread had ended."""
         if self.stopped.is_set() and self.is_listening:
             while self._queue:
                 envelope = self._queue.popleft()
@@ -175,7 +180,7 @@ class Lane:
                     self._drop(envelope)
 
     def health(self) -> PluginHealth:
-        """The lane's condition as an event."""
+        """Return the lane's condition as an event."""
         return PluginHealth(
             plugin=self.name,
             status=self.record.status.value,
@@ -190,14 +195,14 @@ class Lane:
 
     @property
     def lag_s(self) -> float:
-        """For how long the first envelope that the plugin is not done with has been here; 0 if there is none."""
+        """How many seconds the oldest envelope has been here that the plugin is not done with; 0 without one."""
         if not self.is_listening:
             return 0.0
         since = next((at for queued, at in tuple(self._arrivals) if queued > self.delivered), None)
         return 0.0 if since is None else time.monotonic() - since
 
     def _note_arrival(self) -> None:
-        """Remember when the queue grew; forget the times of what was delivered."""
+        """Remember when the queue grew, once for each feeding; forget the times of delivered envelopes."""
         arrivals = self._arrivals
         while arrivals and arrivals[0][0] <= self.delivered:
             arrivals.popleft()
@@ -214,7 +219,7 @@ class Lane:
         self._gaps[envelope.session_id] = (envelope, counts)
 
     def _close_gaps(self) -> None:
-        """Put an EventsLost where events are missing, under the number of the last one that is."""
+        """Put an EventsLost in the place of missing events, under the number of the last of them."""
         for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
             self._queue.append(lost_envelope(last, where=f"lane:{self.name}", counts=counts))
             self._queued += 1
@@ -222,8 +227,8 @@ class Lane:
 
     # On the lane's own thread
 
-    def _stand(self, status: PluginStatus, reason: str | None = None) -> None:
-        with self._standing:
+    def _set_status(self, status: PluginStatus, reason: str | None = None) -> None:
+        with self._status_lock:
             self.record.status, self.record.reason = status, reason
 
     def _run(self) -> None:
@@ -240,11 +245,11 @@ class Lane:
         try:
             wanted = self._hooks.configure(self._context)
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
-            with self._standing:
+            with self._status_lock:
                 mark_unconfigured(self.record, error, hint=self._hint() or None)
             _log.debug("plugin %s could not be configured", self.record.label, exc_info=True)
         else:
-            self._stand(PluginStatus.READY if wanted else PluginStatus.IDLE)
+            self._set_status(PluginStatus.READY if wanted else PluginStatus.IDLE)
         self._busy_since = None
         self.progress()
         self.configured.set()
@@ -261,11 +266,12 @@ class Lane:
                 return
 
     def _take(self) -> Batch | None:
-        """The next batch; an empty one when it is time for a tick, None when the lane is to end."""
+        """Return the next batch; an empty one when it is time for a tick; None when the lane must end."""
         tick_s = self.record.tick_s
         waited_until = None if tick_s is None else time.monotonic() + tick_s
         while True:
-            # Busy is set before anything is taken, so that nobody sees an empty queue and an idle lane in between.
+            # Busy before anything is popped: otherwise another thread could see an empty queue and an idle lane between
+            # the two, and take the lane to be at rest.
             self._busy_since = time.monotonic()
             batch = self._pop()
             if batch:
@@ -286,8 +292,8 @@ class Lane:
                 self._drop(queue.popleft())
             return ()
         batch: list[Envelope] = []
-        # What a batch gives rise to belongs to its session and descends from all of it. So one batch has one session
-        # and one lineage: else that would depend on where batches happen to be cut.
+        # Derived events belong to their batch's session and descend from all of the batch. So a batch has one session
+        # and one lineage; otherwise the result would depend on where batches happen to be cut.
         while queue and len(batch) < BATCH_SIZE and (not batch or _belong_together(queue[0], batch[0])):
             batch.append(queue.popleft())
         return tuple(batch)
@@ -302,14 +308,14 @@ class Lane:
             return False
         if events and batch:
             self._publish(batch[-1], events, (*batch[0].lineage, self.name))
-        elif events:
+        elif events:  # of a tick, which has no session
             for event in events:
                 self._context.publish(event)
         self.delivered += len(batch)
         self._busy_since = None
         self.progress()
         if not self._queue:
-            self._wake_bus()
+            self._wake_bus()  # a source may be held back until this lane has room
         return True
 
     def _report_health(self) -> None:
@@ -319,8 +325,8 @@ class Lane:
             self.counters = dict(self._hooks.report_health())
 
     def _fail(self, error: BaseException) -> None:
-        self._stand(PluginStatus.FAILED, describe(error))
-        self._queue.clear()
+        self._set_status(PluginStatus.FAILED, describe(error))
+        self._queue.clear()  # uncounted: the plugin gets nothing any more, and its failure is the problem
         self._busy_since = None
         hint = in_parentheses(self._hint())
         _log.error("plugin %s failed and is disabled: %s%s", self.record.label, self.record.reason, hint)
@@ -341,7 +347,7 @@ class Lane:
             self.counters = dict(self._hooks.report_health())
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             if self.record.status is not PluginStatus.FAILED:
-                self._stand(PluginStatus.FAILED, f"while closing: {describe(error)}")
+                self._set_status(PluginStatus.FAILED, f"while closing: {describe(error)}")
             hint = in_parentheses(self._hint())
             _log.error("plugin %s could not be closed: %s%s", self.record.label, describe(error), hint)
             _log.debug("plugin %s could not be closed", self.record.label, exc_info=error)
@@ -361,7 +367,7 @@ def _belong_together(one: Envelope, other: Envelope) -> bool:
 
 
 def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:
-    """An envelope that says what is missing, in the place of the last missing one."""
+    """Return an envelope that reports missing events, in the place of the last of them."""
     event = EventsLost(where=where, counts=counts)
     return Envelope(
         seq=last.seq,
@@ -374,7 +380,7 @@ def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Enve
 
 
 def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:
-    """What a plugin returned, looked at one by one: it may have no end."""
+    """Return a plugin's result as events. Count them one by one, because the result may be an endless iterator."""
     events: list[ProofEvent] = []
     for event in derived:
         if not isinstance(event, ProofEvent):

@@ -1,7 +1,7 @@
-"""The loader: finds plugins by entry point, imports those that are wanted, and says of each where it stands.
+"""Finds plugins by entry point, imports those that are wanted, and keeps a record of each.
 
-One bad plugin never keeps another from loading. What was asked for by name must work; what was merely found may be
-absent.
+One bad plugin never keeps another from loading. A plugin that was asked for by name must work; one that was merely
+found may be absent.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ _log = logging.getLogger("proofstream.loader")
 
 @dataclass(kw_only=True, slots=True)
 class PluginRecord:
-    """One plugin that was found or given.
+    """A plugin that was found or given, and its condition.
 
     Attributes:
         name: Its entry-point name.
         distribution: The distribution that it comes from; '' for an instance that no entry point names.
         version: That distribution's version.
-        status: Where it stands.
+        status: Its condition.
         reason: Why it cannot be used, in one line.
-        hint: What to do about it.
+        hint: What the user can do about it.
         hooks: Its hooks, once it is loaded.
-        autoload: Whether it is used without being asked for; `command`: only by the command.
-        tick_s: After how many idle seconds it wants an empty batch.
-        rederives: Whether it makes its events anew of recorded sessions; `asked`: only if somebody asked for it.
+        autoload: Whether it is used unasked; `command`: only by the command.
+        tick_s: The number of idle seconds after which it gets an empty batch; None for never.
+        rederives: Whether it derives its events again when sessions are replayed; `asked`: only if the user asked for
+            it.
         derives: The kinds that it derives from a producer's events.
-        speaks_for_itself: Whether the reason is the plugin's own, in words for the user.
+        speaks_for_itself: Whether the reason is the plugin's own words for the user.
     """
 
     name: str
@@ -61,13 +62,13 @@ class PluginRecord:
 
     @property
     def label(self) -> str:
-        """Name, distribution and version, for messages."""
+        """Its name, distribution and version, for messages."""
         return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
 
     def mark(self, status: PluginStatus, reason: str, hint: str | None = None) -> None:
-        """Set a status that keeps it from being used.
+        """Set a status in which it cannot be used.
 
-        What a missing plugin declares stays known: who uses its flag or source is told what to install.
+        A missing plugin keeps its hooks, so that a user of its flag or source learns what to install.
         """
         self.status, self.reason, self.hint = status, reason, hint
         self.speaks_for_itself = False
@@ -75,7 +76,7 @@ class PluginRecord:
             self.hooks = None
 
     def error(self) -> PluginError:
-        """The error of somebody having asked for it."""
+        """Return the error for the user who asked for it."""
         if self.speaks_for_itself:
             return PluginError(self.reason or self.name, hint=self.hint)
         reason = f": {self.reason}" if self.reason else ""
@@ -84,7 +85,7 @@ class PluginRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Which plugins to import.
+    """The choice of plugins to import.
 
     Attributes:
         asked: Names that must work.
@@ -97,7 +98,7 @@ class Selection:
     allowed: frozenset[str] | None = None
 
     def admits(self, name: str) -> bool:
-        """Whether the plugin may be imported."""
+        """Return whether the plugin may be imported."""
         if name in self.blocked:
             return False
         return self.allowed is None or name in self.allowed or name in self.asked
@@ -105,11 +106,11 @@ class Selection:
 
 @dataclass(kw_only=True, slots=True)
 class Registry:
-    """All plugins of a host, and what they declare.
+    """All plugins of a host, and everything that they declare.
 
     Attributes:
         records: The plugins, by name.
-        catalog: The core's event types and theirs.
+        catalog: The event types of the core and the plugins.
         sources: Kinds of sources by scheme, with the plugin each comes from.
         options: Command-line flags, with the plugin each belongs to.
         commands: Commands, with the plugin each comes from.
@@ -122,10 +123,10 @@ class Registry:
     commands: dict[str, tuple[Command | Tool, str]] = field(default_factory=dict[str, tuple[Command | Tool, str]])
 
     def require(self, name: str) -> PluginRecord:
-        """The plugin of that name, usable.
+        """Return the plugin of that name.
 
         Raises:
-            PluginError: It is not there or cannot be used.
+            PluginError: It is not installed, or cannot be used.
         """
         record = self.records.get(name)
         if record is None:
@@ -136,13 +137,13 @@ class Registry:
         return record
 
     def automatic(self, *, by_command: bool) -> list[str]:
-        """The plugins that are used although nobody asked for them."""
+        """Return the names of the plugins that are used unasked."""
         usable = [record for record in self.records.values() if record.status.is_usable]
         return [r.name for r in usable if r.autoload is True or (by_command and r.autoload == "command")]
 
 
 def entry_points() -> list[metadata.EntryPoint]:
-    """The entry points of the group, by name."""
+    """Return the entry points of the group, sorted by name."""
     return sorted(metadata.entry_points(group=GROUP), key=lambda ep: (ep.name, ep.value))
 
 
@@ -158,11 +159,11 @@ def load(
     Args:
         selection: Which plugins to import.
         found: The entry points; those of the environment by default.
-        instances: Plugins that are given ready-made; each takes the place of the entry point that names its class.
-        named: Ready-made plugins with a name; each takes the place of the entry point of that name.
+        instances: Ready-made plugins; each takes the place of the entry point that names its class.
+        named: Ready-made plugins with their names; each takes the place of the entry point of that name.
 
     Raises:
-        UsageError: A plugin is asked for and blocked at once, or a name to block is nobody's.
+        UsageError: A plugin is both asked for and blocked, or no plugin has a blocked name.
     """
     both = selection.asked & selection.blocked
     if both:
@@ -222,7 +223,7 @@ def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
             _mark_missing(record, error.name)
     except PluginError as error:
         record.mark(PluginStatus.BROKEN, str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a stranger's code may raise anything; the others must still load
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing third-party code may raise anything; the others must still load
         record.mark(PluginStatus.BROKEN, describe(error))
         _log.debug("plugin %s could not be loaded", record.label, exc_info=True)
 
@@ -313,7 +314,7 @@ def _ready_made(record: PluginRecord, instance: object) -> PluginRecord:
     return record
 
 
-# What plugins declare
+# Declarations
 
 
 def _collect(registry: Registry) -> None:
@@ -326,7 +327,7 @@ def _collect(registry: Registry) -> None:
             _declare(registry, record, record.hooks)
         except PluginError as error:
             record.mark(PluginStatus.BROKEN, str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's declaring hook may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
             record.mark(PluginStatus.BROKEN, describe(error))
 
 

@@ -1,4 +1,4 @@
-"""Opening a session inside a Python process."""
+"""Opens a session inside a Python process."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ def open_session(
 ) -> Session:
     """Start observing: make a host with plugins and a session that is current until it is closed.
 
-    Nothing waits for the plugins to get ready. Use the session in a ``with`` block, or call its `close`.
+    This does not wait for the plugins to get ready. Use the session in a ``with`` block, or call its `close`.
 
     Args:
-        plugins: Names of plugins, or plugins made by the caller; all that are installed and used without being asked
-            for by default.
+        plugins: Names of plugins, or instances of plugins; by default, all installed ones that are used unasked.
         config: Configuration tables by plugin name; they win over file and environment.
-        source: What is shown as the events' origin.
+        source: The name that is shown as the events' source.
         scope: `process`: the session is current in every thread; `context`: in this context (task, thread) only.
 
     Raises:
-        UsageError: Something that is given is no plugin.
+        UsageError: Something in `plugins` is not a plugin.
         PluginError: A plugin that was named is not installed, misses a package, or is broken.
         ConfigError: A configuration file or an environment variable is not acceptable.
     """
-    # A third of the time that `import proofstream` may take; and pydantic is imported where it is used.
+    # Imported here, because it takes a third of the time that `import proofstream` may take.
     from proofstream.config import load_config
     from proofstream.host import Host
     from proofstream.loader import Selection, entry_points, load
@@ -69,7 +68,7 @@ def open_session(
 
 
 class _Opened:
-    """The owner of a session that has a host to itself."""
+    """Owns a session that has a host to itself, and closes both."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""How a host ended: what was asked for and not delivered."""
+"""Reports what was asked for and not delivered when a host ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from proofstream.session import Session
 
 @dataclass(kw_only=True, slots=True)
 class Report:
-    """How a host ended.
+    """The end of a host.
 
     Attributes:
-        problems: What was asked for and not delivered, a line each.
-        refused: Lines and events that were not valid.
+        problems: One line for each thing that was asked for and not delivered.
+        refused: The number of lines and events that were not valid.
     """
 
     problems: list[str] = field(default_factory=list[str])
@@ -31,7 +31,7 @@ class Report:
     def fill(
         self, *, lanes: Iterable[Lane], asked: Collection[str], bus: Bus, refused: int, bulk_kinds: Collection[str]
     ) -> None:
-        """Take stock of a host that has stopped."""
+        """Fill the report in for a host that has stopped."""
         self.refused = refused
         for lane in lanes:
             self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
@@ -43,7 +43,10 @@ class Report:
 
 
 class Retired:
-    """What is kept of sessions that were closed. The bus may still refuse an event of the last ones."""
+    """Counts the refused events of closed sessions.
+
+    The bus may still refuse an event of the latest ones, so those are kept and read at the end.
+    """
 
     _KEPT = 64
 
@@ -51,15 +54,15 @@ class Retired:
         self._settled = 0
         self._recent: list[Session] = []
 
-    def add(self, session: Session) -> None:
-        """Take in a session that was closed."""
+    def add_session(self, session: Session) -> None:
+        """Add a session that was closed."""
         self._recent.append(session)
         if len(self._recent) > self._KEPT:
             self._settled += self._recent.pop(0).refused
 
     @property
     def refused(self) -> int:
-        """Lines and events that were not valid, of all of them."""
+        """The number of invalid lines and events of all closed sessions."""
         return self._settled + sum(session.refused for session in self._recent)
 
 

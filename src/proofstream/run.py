@@ -1,6 +1,6 @@
-"""Running a source with plugins from beginning to end: what ``proofstream run`` does, without the command line.
+"""Runs a source with plugins from beginning to end: ``proofstream run`` without the command line.
 
-The source runs on a thread of its own, so that this one can be told to stop by a signal at any moment.
+The source runs on a thread of its own, so that a signal can stop this one at any moment.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _log = logging.getLogger("proofstream.run")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRequest:
-    """What to run.
+    """The source to run and the plugins to run it with.
 
     Attributes:
         registry: The plugins.
         config: The merged configuration.
-        request: The source and how to read it.
+        request: The source, and how to read it.
         asked: Plugins that must work.
         wanted: Plugins that are used if they can be.
         optional: Those of them that may fail although they have settings: a command turned them on by itself.
@@ -59,10 +59,10 @@ class RunRequest:
 
 @dataclass(kw_only=True, slots=True)
 class RunResult:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
-        report: What was not delivered.
+        report: The problems: what was not delivered.
         signal: The signal that ended it, or None.
     """
 
@@ -71,14 +71,14 @@ class RunResult:
 
     @property
     def exit_status(self) -> int:
-        """0, 1 if something asked for was not delivered, or 128 plus the signal's number."""
+        """0; 1 if something asked for was not delivered; or 128 plus the signal's number."""
         if self.signal is not None:
             return 128 + self.signal
         return EXIT_OK if self.report.ok else EXIT_UNDELIVERED
 
 
 def find_source(registry: Registry, uri: str) -> SourceType:
-    """The kind of source that a SOURCE argument names.
+    """Return the kind of source that a SOURCE argument names.
 
     Raises:
         UsageError: No plugin has a source of that scheme.
@@ -113,7 +113,7 @@ class Run:
         if self._type.live and what.request.speed is not None:
             raise UsageError(f"--speed paces a recording; {what.request.uri} is live")
         self._source: Source = self._type.open(what.request)
-        # A signal handler may set it: an Event takes a lock there that this very thread may hold.
+        # Not an Event: a signal handler sets it, and an Event's lock may be held by the very thread that it interrupts.
         self._ended = Wakeup()
         self._error: Exception | None = None
         self._signal: int | None = None
@@ -121,7 +121,7 @@ class Run:
         self._feed: HostFeed | None = None
 
     def stop(self, signal: int) -> None:
-        """End the run soon, as told by a signal."""
+        """End the run soon, because of a signal. May be called from its handler."""
         self._signal, self._signalled_at = signal, time.monotonic()
         self._interrupt(_by(signal))
         self._ended.set()
@@ -181,13 +181,13 @@ class Run:
     def _stop_source(self) -> None:
         try:
             self._source.stop()
-        except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything; the plugins must still finish
+        except Exception as error:  # noqa: BLE001 - a third-party source may raise anything; the plugins must still finish
             _log.warning("%s could not be stopped: %s", self._what.request.uri, describe(error))
 
     def _read(self, feed: HostFeed) -> None:
         try:
             self._source.run(feed)
-        except BaseException as error:  # noqa: BLE001 - a stranger's source may raise anything; it ends the run, reported
+        except BaseException as error:  # noqa: BLE001 - a third-party source may raise anything; it ends the run, reported
             self._error = (
                 error if isinstance(error, ProofstreamError) else SourceError(f"the source failed: {describe(error)}")
             )
@@ -196,7 +196,7 @@ class Run:
             self._ended.set()
 
     def _time_left(self, host: Host) -> float:
-        """How long plugins may take to finish: after a signal, stopping the source has taken a part of it."""
+        """Return the seconds that plugins have to finish; after a signal, stopping the source has used some of them."""
         spent = 0.0 if self._signal is None else time.monotonic() - self._signalled_at
         return max(0.0, host.settings.close_timeout_s - spent)
 

@@ -1,4 +1,4 @@
-"""Proofs and layers as their producer sees them: the length of a ``with`` block."""
+"""Turns ``with`` blocks of a producer into the events of proofs and layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proofstream.events import (
 
 
 class ProofScope:
-    """A proof as its producer sees it."""
+    """A proof, for the length of a ``with`` block."""
 
     def __init__(self, emit: Callable[[ProofEvent], None]) -> None:
         self._emit = emit
@@ -41,9 +41,9 @@ class ProofScope:
         gpu_device: int | None = None,
         proof_kind: LayerProofKind = LayerProofKind.Sumcheck,
     ) -> contextlib.AbstractContextManager[LayerScope]:
-        """One layer's reduction, for the length of a ``with`` block; the arguments are the fields of LayerStart.
+        """Emit one layer's reduction for the length of a ``with`` block; the arguments are the fields of LayerStart.
 
-        An exception inside goes on, and the layer stays without an end.
+        An exception inside propagates, and leaves the layer without an end.
         """
         start = LayerStart(
             layer_idx=layer_idx,
@@ -62,15 +62,15 @@ class ProofScope:
         self._emit(start)
         yield scope
         self._layers_proved += 1
-        self._emit(scope.end())
+        self._emit(scope.completion())
 
     def bound_weights(self, *, mode: str, num_openings: int) -> None:
-        """Say how the weights were bound; it goes into ProofComplete."""
+        """Record how the weights were bound, for ProofComplete."""
         self._binding_mode = mode
         self._weight_openings = num_openings
 
     def completion(self) -> ProofComplete:
-        """The event that ends the proof well."""
+        """Return the event that ends the proof successfully."""
         return ProofComplete(
             duration_ms=_elapsed_ms(self._started),
             num_layer_proofs=self._layers_proved,
@@ -80,7 +80,7 @@ class ProofScope:
 
 
 class LayerScope:
-    """A layer as its producer sees it."""
+    """A layer, for the length of a ``with`` block."""
 
     def __init__(self, emit: Callable[[ProofEvent], None], layer_idx: int, proof_kind: LayerProofKind) -> None:
         self._emit = emit
@@ -113,8 +113,8 @@ class LayerScope:
             )
         )
 
-    def end(self) -> LayerEnd:
-        """The event that ends the layer."""
+    def completion(self) -> LayerEnd:
+        """Return the event that ends the layer."""
         return LayerEnd(
             layer_idx=self._layer_idx,
             kind=self.proof_kind,

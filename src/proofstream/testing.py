@@ -1,4 +1,4 @@
-"""For tests of plugins: envelopes from events, a host on the caller's thread, a recording plugin, a clock."""
+"""Helps to test plugins: envelopes from events, hosts with and without threads, a recording plugin, a clock."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from proofstream.report import Report
 
 START_UNIX_NANO = 1_700_000_000_000_000_000
-"""Where test time begins."""
+"""The time at which tests begin, in nanoseconds since the epoch."""
 
 _CHUNK = 256
 _POLL_S = 0.005
 
 
 class FixedClock:
-    """A clock that moves only when told to. Call it for the time in nanoseconds."""
+    """A clock that moves only when told to. Call it to get the time in nanoseconds."""
 
     def __init__(self, start: int = START_UNIX_NANO) -> None:
         self.now: int = start
 
     def __call__(self) -> int:
-        """The time it stands at."""
+        """Return the time."""
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Move it on."""
+        """Move the clock forward."""
         self.now += round(seconds * 1e9)
 
 
 class RecordingPlugin:
-    """A plugin that keeps all it is given."""
+    """A plugin that keeps everything that it is given."""
 
     def __init__(self, name: str = "recording") -> None:
         self.name = name
@@ -79,12 +79,12 @@ class RecordingPlugin:
 
     @hookimpl
     def proofstream_unconfigure(self) -> None:
-        """Remember that it was called."""
+        """Remember the call."""
         self.unconfigured = True
 
 
 def read_stream(path: Path, catalog: Catalog | None = None) -> Iterator[Decoded]:
-    """The lines of a stream; blank ones are passed over, and one that cannot be read raises WireError."""
+    """Yield the lines of a stream, without blank ones; raise WireError for a line that cannot be read."""
     decoder = LineDecoder(catalog if catalog is not None else Catalog())
     with path.open("rb") as file:
         for line in file:
@@ -166,7 +166,7 @@ class InlineHost:
         self.progressed += 1
 
     def feed(self, batch: Iterable[Envelope], *, batch_size: int = 512) -> list[ProofEvent]:
-        """Hand envelopes to the plugin, in batches of one session; returns the events derived from them."""
+        """Pass envelopes to the plugin, in batches of one session; return the events derived from them."""
         derived: list[ProofEvent] = []
         for _, of_session in itertools.groupby(batch, key=lambda envelope: envelope.session_id):
             waiting = tuple(of_session)
@@ -177,11 +177,11 @@ class InlineHost:
         return derived
 
     def tick(self) -> None:
-        """Hand the plugin an empty batch, as an idle lane does."""
+        """Pass the plugin an empty batch, as an idle lane does."""
         self._hooks.call("proofstream_consume", batch=())
 
     def health(self) -> Mapping[str, int]:
-        """What the plugin reports."""
+        """Return the counters that the plugin reports."""
         return self._hooks.call("proofstream_report_health") or {}
 
     def close(self, timeout_s: float = 5.0) -> None:
@@ -190,10 +190,10 @@ class InlineHost:
 
 
 class PluginHost:
-    """Runs plugins as a run does: on lanes of their own, configured, numbered by the bus, unconfigured at the end.
+    """Runs plugins as a run does: each on its lane, fed by the bus, configured first and unconfigured at the end.
 
-    No configuration file and no environment variable is read. The pytest fixture `proofstream_host` makes these, and
-    closes them after the test.
+    It reads no configuration file and no environment variable. The pytest fixture `proofstream_host` makes such hosts
+    and closes them after the test.
 
     Args:
         plugins: Instances of plugins, and names of installed ones.
@@ -202,12 +202,12 @@ class PluginHost:
         host_settings: The host's own keys, such as `lane_capacity`.
 
     Attributes:
-        envelopes: Everything that a further plugin beside them was given so far.
+        envelopes: Everything that a further plugin beside them got so far.
         told: The lines that the plugins told the user so far.
 
     Raises:
         PluginError: A plugin could not be loaded or configured, or has nothing to do.
-        UsageError: A table is of none of the plugins, or something that is given is not a plugin.
+        UsageError: No plugin has a table's name, or something in `plugins` is not a plugin.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class PluginHost:
 
     @property
     def envelopes(self) -> list[Envelope]:
-        """Everything that a further plugin beside them was given so far, without the plugins' health."""
+        """Everything that a further plugin beside them got so far, except the plugins' health."""
         return [envelope for envelope in self._watcher.envelopes if not isinstance(envelope.event, PluginHealth)]
 
     @property
@@ -323,10 +323,10 @@ class PluginHost:
             time.sleep(_POLL_S)
 
     def close(self, timeout_s: float | None = None) -> Report:
-        """Unconfigure the plugins and return the report; calling it again returns the same one.
+        """Unconfigure the plugins and return the report. Calling it again returns the same report.
 
-        Its `problems` says in a line each what was not delivered, `refused` counts invalid events, and `ok` says that
-        there is neither.
+        Its `problems` has one line for each thing that was not delivered, `refused` counts invalid events, and `ok` is
+        true if there are neither.
         """
         if self._report is None:
             self._report = self._host.close(timeout_s)

@@ -269,11 +269,11 @@ def tool(name: str, *flags: str) -> Tool:
         (Declaring(commands=lambda: [command("x", {})]), "ValueError: command 'x' has no sources"),
         (
             Declaring(commands=lambda: [tool("x", "--json")]),
-            "ValueError: command 'x' cannot declare the flag '--json': there is one already",
+            "ValueError: command 'x' cannot declare the flag '--json': it exists already",
         ),
         (
             Declaring(commands=lambda: [tool("x", "--a", "--a")]),
-            "ValueError: command 'x' cannot declare the flag '--a': there is one already",
+            "ValueError: command 'x' cannot declare the flag '--a': it exists already",
         ),
         (
             Declaring(commands=lambda: [tool("x"), command("x", {"a": "demo:a"})]),

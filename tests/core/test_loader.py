@@ -85,7 +85,7 @@ def test_a_good_plugin_is_available_with_its_distribution(site: Site) -> None:
         ),
         (
             "class Plugin:\n    @hookimpl\n    def proofstream_consumes(self, batch): ...",
-            "Plugin implements proofstream_consumes, and there is no such hook; did you mean proofstream_consume?",
+            "Plugin implements proofstream_consumes, which is not a hook; did you mean proofstream_consume?",
         ),
         (
             "class Plugin:\n    def proofstream_consume(self, batch): ...",

@@ -1,3 +1,3 @@
-"""The command line: arguments, listings, what the command says, and the command as a process."""
+"""The command line: arguments, plugin files, listings, results, messages, and the command as a process."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading the command line before any plugin is imported, and taking optional values apart."""
+"""Reads the command line before any plugin is imported, and settles optional values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d
 
 @dataclass(kw_only=True, slots=True)
 class EarlyArguments:
-    """What the command line says about plugins and configuration.
+    """The arguments about plugins, configuration and logging.
 
     Attributes:
         config: The configuration file, if one is named.
         asked: Plugins that must work.
         blocked: Plugins that must not be imported.
-        plugin_files: Files that hold a plugin each.
-        verbosity: How often ``-v`` is given, less how often ``-q`` is.
+        plugin_files: Files that each hold a plugin.
+        verbosity: The number of ``-v``, less that of ``-q``.
     """
 
     config: Path | None = None
@@ -34,7 +34,7 @@ class EarlyArguments:
 
 
 def read_early(arguments: Sequence[str]) -> EarlyArguments:
-    """Find what is needed before the full parser can be made, which knows the flags of plugins."""
+    """Return the arguments that are needed before the full parser, which knows the flags of plugins, can be made."""
     words = list(arguments)
     if "--" in words:
         words = words[: words.index("--")]
@@ -60,10 +60,10 @@ def _verbosity(word: str) -> int:
 
 
 def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) -> list[str]:
-    """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that a parser need not guess whose word the next one is.
+    """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that the parser need not guess about the next word.
 
     Raises:
-        UsageError: The next word is an address without what the value must start with.
+        UsageError: The next word is an address without the beginning that the value must have.
     """
     prefixes = {option.flag: option.value_prefixes for option in options if option.kind is OptionKind.OPTIONAL_VALUE}
     settled: list[str] = []

@@ -1,7 +1,7 @@
-"""The command line: parsing and printing, nothing else.
+"""Parses the command line and prints, nothing else.
 
-Standard output is for listings and ``--json``; all else goes to standard error. A mistake is one line with a hint, and
-exit status 2.
+Standard output is for listings and ``--json``; everything else goes to standard error. A mistake is one line with a
+hint, and exit status 2.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status. Without arguments it is the process's, and so is its end."""
+    """Run the command line and return the exit status. Without arguments, use the process's own, and end it soon."""
     if arguments is None:
         fill_standard_streams()
     status = _main(sys.argv[1:] if arguments is None else list(arguments))
-    voice.finish()  # plugins and sources do not wait for their lines
+    voice.finish()  # plugins and sources have not waited for their lines
     if arguments is None:
         end_soon(status)
     return status
@@ -67,12 +67,13 @@ def _main(words: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        command = context.command_path if context else " ".join(("proofstream", *words[:1]))  # words came that far
+        # Not every error of click has a context; without one, the first word is all that is known.
+        command = context.command_path if context else " ".join(("proofstream", *words[:1]))
         return _complain(error.format_message(), f"see: {command} --help")
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except OSError as error:
-        # Whoever read the listing has gone, or there is no space for it; the interpreter must not complain once more.
+        # stdout is closed or full. Redirect it, so that the flush at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _tell(f"error: {error.strerror or error}")
@@ -103,7 +104,7 @@ def _show_results(results: list[tuple[Path, str]]) -> None:
 
 
 class _App:
-    """The plugins and configuration of one invocation, and the commands made from them."""
+    """Holds the plugins and configuration of one invocation, and makes the commands from them."""
 
     def __init__(self, early: EarlyArguments, *, reads_config: bool) -> None:
         found = entry_points()
@@ -120,7 +121,7 @@ class _App:
         self.registry: Registry = load(selection, found=found, named=from_files)
 
     def group(self) -> click.Group:
-        """The whole command line."""
+        """Make the whole command line."""
         group = click.Group(name="proofstream", help=(proofstream.__doc__ or "").partition("\n")[0])
         version = click.version_option(proofstream.__version__, message="%(prog)s %(version)s")
         group = version(group)
@@ -128,7 +129,7 @@ class _App:
         for command, plugin in self.registry.commands.values():
             made = self._tool(command, plugin) if isinstance(command, Tool) else self._source_command(command)
             group.add_command(made)
-        group.add_command(_listing("plugins", "List plugins and where they stand.", self.registry, listings.plugins))
+        group.add_command(_listing("plugins", "List plugins and their status.", self.registry, listings.plugins))
         group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
         group.add_command(_listing("sources", "List where events can come from.", self.registry, listings.sources))
         return group
@@ -157,7 +158,7 @@ class _App:
             return tool.run(call)
         except (ProofstreamError, OSError):
             raise
-        except Exception as error:  # noqa: BLE001 - a stranger's tool may raise anything
+        except Exception as error:  # noqa: BLE001 - a third-party tool may raise anything
             _log.debug("the command %s failed", tool.name, exc_info=True)
             hint = "" if _log.isEnabledFor(logging.DEBUG) else f" ({TRACEBACK_HINT})"
             _tell(f"plugin {self.registry.records[plugin].label} failed: {describe(error)}{hint}")
@@ -289,7 +290,7 @@ class _App:
 
 
 def _load_config(early: EarlyArguments, names: set[str]) -> Config:
-    from proofstream.config import load_config  # pydantic takes a third of the time that --help may take
+    from proofstream.config import load_config  # not for --help: pydantic takes a third of its time
 
     return load_config(plugins=names, path=early.config, environ=os.environ)
 

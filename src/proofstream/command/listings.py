@@ -1,4 +1,4 @@
-"""What is there: plugins, event types and sources, for programs and for people."""
+"""Lists plugins, event types and sources, for programs and for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proofstream.loader import Registry
 
 
 def plugins(registry: Registry) -> list[dict[str, Any]]:
-    """Each plugin with its status and, where it cannot be used, the reason and a hint."""
+    """Return each plugin with its status and, if it cannot be used, the reason and a hint."""
     return [
         {
             "name": record.name,
@@ -23,7 +23,7 @@ def plugins(registry: Registry) -> list[dict[str, Any]]:
 
 
 def events(registry: Registry) -> list[dict[str, Any]]:
-    """Each event type with its fields and who declares it."""
+    """Return each event type with its fields and the plugin that declares it."""
     return [
         {
             "kind": kind,
@@ -36,7 +36,7 @@ def events(registry: Registry) -> list[dict[str, Any]]:
 
 
 def sources(registry: Registry) -> list[dict[str, Any]]:
-    """Each kind of source with its form and who declares it."""
+    """Return each kind of source with its form and the plugin that declares it."""
     return [
         {"source": source.form, "summary": source.summary, "live": source.live, "plugin": owner}
         for source, owner in registry.sources.values()
@@ -44,7 +44,7 @@ def sources(registry: Registry) -> list[dict[str, Any]]:
 
 
 def for_people(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The same rows as text: what is only sometimes there is put together, and what is long is left to programs."""
+    """Return the same rows as text, with columns merged that are mostly empty, and without fields, which are long."""
     return [{key: _cell(value) for key, value in _merged(row).items()} for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""Logging of the command. The library itself logs to ``proofstream`` and its children, and sets nothing up."""
+"""Sets up the command's logging. The library itself only logs to ``proofstream`` and its children."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from proofstream.command.voice import voice
 
 TRACEBACK_HINT = "-vv shows where"
-"""How a user of the command sees the traceback of what failed."""
+"""Tells a user of the command how to see the traceback of a failure."""
 
 _LEVELS = {-2: logging.ERROR, -1: logging.WARNING, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
@@ -22,8 +22,8 @@ def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:
     """Show proofstream's own log on stderr.
 
     Args:
-        verbose: 0 and -1 for warnings, 1 for info, 2 for all, -2 for errors only.
-        environ: The environment, in which ``PROOFSTREAM_LOG`` may name a level for when `verbose` is 0.
+        verbose: 0 and -1 for warnings, 1 for info, 2 for everything, -2 for errors only.
+        environ: The environment. Its ``PROOFSTREAM_LOG`` may name a level, which holds if `verbose` is 0.
     """
     logger = logging.getLogger("proofstream")
     named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())

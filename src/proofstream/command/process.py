@@ -1,4 +1,4 @@
-"""The command as a process: its standard streams, its signals, its end."""
+"""Handles the command as a process: its standard streams, its signals, its end."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 def fill_standard_streams() -> None:
-    """Put something in the place of standard streams that are closed: the next file would take their number."""
+    """Open the null device for closed standard streams; otherwise the next file would get their number."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(descriptor)
         except OSError:
-            # It gets the lowest free number. From what is closed nothing can be read, so this is for writing also as 0.
+            # os.open reuses the lowest free descriptor, so it lands on this one. A closed stdin yields nothing, so
+            # write-only will do.
             os.open(os.devnull, os.O_WRONLY)
-            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - it is open until the end
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - it stays open until the end
 
 
 def on_signals(stop: Callable[[int], None]) -> None:
-    """The first signal lets plugins finish; the second one ends the process at once."""
+    """Call `stop` on the first signal, which lets plugins finish; end the process at once on the second."""
     seen: list[int] = []
 
     def handle(number: int, _frame: object) -> None:
@@ -47,14 +48,14 @@ def on_signals(stop: Callable[[int], None]) -> None:
 
 
 def _is_ignored(number: int) -> bool:
-    """Whether our parent said that the signal does not concern us, as `nohup` does."""
+    """Return whether our parent made us ignore the signal, as `nohup` does."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 
 def end_soon(status: int) -> None:
-    """Let the interpreter end, but not wait for threads that a plugin has left behind."""
+    """Let the interpreter end, without waiting for threads that a plugin left behind."""
     if voice.is_stuck or _is_held():
-        # Whoever is stuck may hold the lock of a stream, of which the interpreter would die while it ends.
+        # A stuck thread may hold a stream's lock, and the interpreter aborts if it cannot flush that stream at its end.
         _leave(status)
 
     def end() -> None:
@@ -65,7 +66,7 @@ def end_soon(status: int) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process here and now. A live view that cannot be ended has hidden the terminal's cursor."""
+    """End the process at once. Show the cursor first, which an unfinished live view may have hidden."""
     with suppress(OSError):
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)
@@ -73,13 +74,13 @@ def _leave(status: int) -> NoReturn:
 
 
 def _is_held() -> bool:
-    """Whether a thread of ours still runs: all of them have been given the time that they were promised."""
+    """Return whether a thread of ours still runs. All of them have had the time that they were promised."""
     names = {thread.name for thread in threading.enumerate()} - {VOICE_THREAD}
     return any(name.startswith("proofstream-") for name in names)
 
 
 def called_as() -> str:
-    """What to type to call the command again."""
+    """Return what to type to call the command again."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{Path(sys.executable).name} -m proofstream"
@@ -90,6 +91,6 @@ def called_as() -> str:
 
 
 def called_from() -> str:
-    """What to type before the name of another program of this environment: the command's folder, if it was needed."""
+    """Return what to type before another program of this environment: the command's folder, if that was needed."""
     head, slash, _ = called_as().rpartition(os.sep)
     return head + slash

@@ -1,4 +1,4 @@
-"""What the command says on standard error: a reader who does not read holds nobody up, one who went stops nobody."""
+"""Writes the command's messages to standard error without ever blocking: a stalled or closed reader is harmless."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections import deque
 
 PATIENCE_S = 1.0
-"""How long whoever says something waits until it is written. After a line that took longer, nobody waits any more."""
+"""How long `say` waits for its line to be written. After a line that took longer, it does not wait any more."""
 
 VOICE_THREAD = "proofstream-voice"
 
@@ -15,9 +15,12 @@ _MOST_WAITING = 1000
 
 
 class Voice:
-    """Says lines, one after the other, on a thread of its own. Not for signal handlers.
+    """Writes lines one after the other, on a thread of its own. Not for signal handlers, because it takes a lock.
 
-    Standard error is looked up for each line: a live view puts itself in its place while it is on.
+    It looks standard error up for each line, because a live view replaces it while it is shown.
+
+    Attributes:
+        is_stuck: Whether a line took too long, and is not written yet.
     """
 
     def __init__(self) -> None:
@@ -69,7 +72,7 @@ def _write(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        return  # whoever read it has gone
+        return  # its reader has gone
 
 
 voice: Voice = Voice()
