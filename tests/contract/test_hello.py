@@ -1,4 +1,4 @@
-"""The plugin of the example, installed beside the wheel, is the equal of those that come with it."""
+"""The example's plugin, installed beside the wheel, works like those that come with it."""
 
 from __future__ import annotations
 

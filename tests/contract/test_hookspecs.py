@@ -39,12 +39,12 @@ HOOKS = {name: spec for name, spec in vars(ProofstreamHooks).items() if name.sta
 
 
 def parameters(function: Any) -> dict[str, Any]:
-    """The arguments and their annotations, as they are written."""
+    """Return the arguments and their annotations, as written."""
     return {name: p.annotation for name, p in inspect.signature(function).parameters.items() if name != "self"}
 
 
 def plugin_classes() -> dict[str, type]:
-    """The plugins of this distribution, and the example."""
+    """Return the plugins of this distribution, and the example."""
     points = metadata.distribution("proofstream").entry_points.select(group="proofstream")
     return {point.name: point.load() for point in points} | {"hello": runpy.run_path(str(EXAMPLE))["HelloPlugin"]}
 
@@ -113,7 +113,7 @@ def test_the_code_in_the_guide_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _written(tool: Tool, argument: str, *, as_json: bool, **settings: object) -> list[str]:
-    """What a tool writes."""
+    """Return the text that a tool writes."""
     written: list[str] = []
     call = ToolCall(argument=argument, settings=settings, as_json=as_json, write=written.append, note=written.append)
     assert tool.run(call) == 0

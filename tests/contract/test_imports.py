@@ -1,4 +1,4 @@
-"""Importing is cheap, quiet and one-directional: a module brings what it needs, and no more."""
+"""Importing is cheap, quiet and one-directional: a module loads what it needs, and no more."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for name in sys.argv[1:]:
 
 
 def modules_below(root: Path) -> list[str]:
-    """The importable modules in a folder; `__main__` modules run when they are imported."""
+    """Return the importable modules in a folder, without `__main__` modules, which run when imported."""
     paths = (path.relative_to(root).with_suffix("") for path in sorted(root.rglob("*.py")))
     return [".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__"]
 
@@ -73,7 +73,7 @@ def test_the_pytest_plugin_loads_nothing_of_ours_in_test_runs_that_do_not_use_it
 
 
 @pytest.mark.parametrize("plugin", [path.name for path in sorted((REPOSITORY / "plugins").glob("proofstream_*"))])
-def test_the_class_of_a_plugin_loads_nothing_that_is_heavy(plugin: str) -> None:
+def test_the_class_of_a_plugin_loads_nothing_heavy(plugin: str) -> None:
     assert loaded_by(plugin) == {"proofstream", plugin, *CORE}
 
 

@@ -1,4 +1,4 @@
-"""The public face says all that it offers, and every part of it is documented and typed."""
+"""The public face names everything that it offers, and every part of it is documented and typed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOR_TESTS = sorted(
 
 
 def kind_and_name(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest, each by name: the order that the linter keeps `__all__` in."""
+    """Return a key that sorts constants, then classes, then the rest, each by name, as the linter sorts `__all__`."""
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
 
 

@@ -1,4 +1,4 @@
-"""The two promises about starting: they are measured over a bare interpreter, by the fastest of several runs."""
+"""The two promises about starting, measured against a bare interpreter by the fastest of several runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def seconds(arguments: list[str], environ: dict[str, str]) -> float:
 
 
 def seconds_over_bare_interpreter(arguments: list[str], *, allowed_s: float, cache: Path) -> float:
-    """Measure in turns, since other work disturbs both; a busy machine gets more turns than a quiet one."""
-    # Compiled once, as what is installed is, also where the tests run without writing bytecode.
+    """Measure both in turns, because other work disturbs both; take more turns on a busy machine."""
+    # Installed modules are compiled once. Here, too, even where the tests run without writing bytecode.
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environ["PYTHONPYCACHEPREFIX"] = str(cache)
     bare = least = float("inf")

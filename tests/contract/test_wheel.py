@@ -1,4 +1,4 @@
-"""What is installed from the wheel: all of it is there, and each extra is enough for what it promises."""
+"""The wheel installs everything, and each extra is enough for what it promises."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def listing(environment: Environment) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(environment.proofstream("plugins", "--json"))}
 
 
-def test_asking_for_what_is_missing_says_how_to_get_it(core_environment: Environment, wire_data: Path) -> None:
+def test_asking_for_a_missing_plugin_says_how_to_install_it(core_environment: Environment, wire_data: Path) -> None:
     stream = wire_data / "stark-without-proof.jsonl"
     done = core_environment.run("-m", "proofstream", "run", stream, "--plugin", "otel", expect=2)
 
@@ -105,7 +105,7 @@ def test_the_core_alone_passes_its_own_tests(core_environment: Environment) -> N
 
 
 def check_replay(environment: Environment, wire_data: Path) -> None:
-    """Replay a real proof into an OTLP file and compare with what a correct reader finds in it."""
+    """Replay a real proof into an OTLP file and compare it with what a correct reader finds."""
     expected = json.loads((wire_data / "smollm2-135m-cpu.expect.json").read_text("utf-8"))
 
     stream = wire_data / "smollm2-135m-cpu.jsonl"

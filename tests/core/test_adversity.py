@@ -1,4 +1,4 @@
-"""The core in bad company: plugins that raise, exit, lie or never end, and producers that do as they like."""
+"""The core in bad company: plugins that raise, exit, lie or never end, and producers that break every rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTE = Log(level=LogLevel.Warn, message="something")
 
 
 class Speechless(Exception):
-    """An exception that cannot say what it is."""
+    """An exception that fails to describe itself."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -90,7 +90,7 @@ def observe(host: Host, *events: Any) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), Speechless()], ids=type)
 @pytest.mark.parametrize("hook", ["consume", "generator", "report_health", "unconfigure"])
-def test_whatever_a_plugin_raises_is_reported_and_nobody_elses_loss(
+def test_whatever_a_plugin_raises_is_reported_and_harms_no_other(
     make_host: Callable[..., Host], hook: str, error: BaseException
 ) -> None:
     other = RecordingPlugin()
@@ -103,7 +103,7 @@ def test_whatever_a_plugin_raises_is_reported_and_nobody_elses_loss(
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), Speechless()], ids=type)
-def test_a_plugin_that_ends_its_thread_while_configuring_holds_nobody(
+def test_a_plugin_that_ends_its_thread_while_configuring_does_not_hang_the_host(
     make_host: Callable[..., Host], error: BaseException
 ) -> None:
     host = make_host(Raising("configure", error), ready=False)
@@ -121,7 +121,7 @@ def test_a_capture_that_exits_does_not_reach_the_prover(make_host: Callable[...,
 
 
 @pytest.mark.parametrize("rubbish", [None, "text", Log, 7, object()], ids=str)
-def test_a_plugin_that_publishes_no_event_is_refused(make_host: Callable[..., Host], rubbish: Any) -> None:
+def test_publishing_something_that_is_not_an_event_is_refused(make_host: Callable[..., Host], rubbish: Any) -> None:
     class Publisher:
         @hookimpl
         def proofstream_configure(self, context: PluginContext) -> None:
@@ -281,7 +281,7 @@ def tool(name: str, *flags: str) -> Tool:
         ),
     ],
 )
-def test_what_would_break_the_command_line_breaks_the_plugin(plugin: object, reason: str) -> None:
+def test_a_declaration_that_would_break_the_command_line_breaks_the_plugin(plugin: object, reason: str) -> None:
     record = load(Selection(), found=[], instances=[plugin]).records["declaring"]
     assert (record.status, record.reason) == (PluginStatus.BROKEN, reason)
 
@@ -440,7 +440,7 @@ def test_a_log_whose_file_was_moved_is_not_lost(tmp_path: Path) -> None:
         ("otel", "plugins is 'otel'; it must be a list"),
     ],
 )
-def test_what_is_no_plugin_is_refused_where_it_is_given(given: Any, why: str) -> None:
+def test_an_object_that_is_not_a_plugin_is_refused_at_once(given: Any, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         proofstream.open_session(plugins=given)
     assert str(caught.value) == why

@@ -1,4 +1,4 @@
-"""What the bus, the lanes and the host guarantee to plugins and to provers."""
+"""The guarantees of the bus, the lanes and the host to plugins and to provers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 class Slow(RecordingPlugin):
-    """Takes its time for each batch, or waits until it is let go."""
+    """Spends time on each batch, or waits until its gate opens."""
 
     def __init__(self, name: str = "slow", *, batch_s: float = 0.0) -> None:
         super().__init__(name)
@@ -95,7 +95,7 @@ class Raising(RecordingPlugin):
 
 
 def own_kinds(plugin: RecordingPlugin) -> list[str]:
-    """What came of the session itself, without word of how plugins are."""
+    """The kinds that came from the session itself, without the health of plugins."""
     return [kind for kind in plugin.kinds if kind != "PluginHealth"]
 
 
@@ -163,7 +163,7 @@ def test_hooks_of_one_plugin_run_on_one_thread_and_never_overlap(make_host: Make
 
 
 class Scalar:
-    """A number as numpy has it, which the core must take without numpy; tests/e2e has the real ones."""
+    """A number as numpy has it, which the core must accept without numpy; tests/e2e has the real ones."""
 
     ndim = 0
 
@@ -510,7 +510,7 @@ class Idle(RecordingPlugin):
         return False
 
 
-def test_a_plugin_that_nobody_asked_for_may_sit_a_run_out() -> None:
+def test_an_unasked_plugin_may_sit_a_run_out() -> None:
     idle = Idle("idle")
     registry = load(Selection(), found=[], instances=[idle])
     host = Host(registry=registry, config=Config(), asked=[], wanted=["idle"])
@@ -671,7 +671,7 @@ def test_a_source_that_cannot_wait_is_never_held(make_host: MakeHost) -> None:
     assert sum(host.lanes[0].dropped.values()) + slow.kinds.count("SumcheckRound") == 5000
 
 
-def test_a_stalled_lane_holds_nobody(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stalled_lane_does_not_hold_the_source(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
     stuck, good = Slow("stuck"), RecordingPlugin("good")
     stuck.gate.clear()
     host = make_host(stuck, good, lane_capacity=64, stalled_after_s=0.3)
@@ -690,7 +690,7 @@ def test_a_stalled_lane_holds_nobody(make_host: MakeHost, caplog: pytest.LogCapt
     assert "stalled" in [e.status for e in healths]
 
 
-def test_a_plugin_that_is_long_in_getting_ready_says_so_until_it_is(make_host: MakeHost) -> None:
+def test_a_plugin_that_takes_long_to_get_ready_is_stalled_until_it_is(make_host: MakeHost) -> None:
     class Late(RecordingPlugin):
         may_go_on = threading.Event()
 
@@ -709,7 +709,7 @@ def test_a_plugin_that_is_long_in_getting_ready_says_so_until_it_is(make_host: M
 
 
 @pytest.mark.parametrize("timeout_s", [0.02, 0.3])
-def test_what_is_not_delivered_when_the_time_to_close_is_up_is_counted(make_host: MakeHost, timeout_s: float) -> None:
+def test_events_not_delivered_in_the_time_to_close_are_counted(make_host: MakeHost, timeout_s: float) -> None:
     plugin = RecordingPlugin("late")
     host = make_host(plugin)
     session = host.new_session(source="test")
@@ -745,7 +745,7 @@ def test_a_lane_says_how_far_behind_it_is(make_host: MakeHost) -> None:
     assert lane.health().lag_s == 0.0
 
 
-def test_the_end_of_a_file_waits_for_a_slow_plugin_as_long_as_it_gets_on(make_host: MakeHost) -> None:
+def test_the_end_of_a_file_waits_for_a_slow_plugin_that_makes_progress(make_host: MakeHost) -> None:
     slow = Slow("slow", batch_s=0.3)
     host = make_host(slow, progress_timeout_s=2.0, close_timeout_s=0.5)
     session = host.new_session(source="file")
@@ -768,7 +768,7 @@ def test_the_end_of_a_file_does_not_wait_for_a_plugin_that_hangs(make_host: Make
     assert took < 3.0
 
 
-def test_progress_told_from_inside_a_batch_keeps_the_host_waiting(make_host: MakeHost) -> None:
+def test_progress_reported_within_a_batch_keeps_the_host_waiting(make_host: MakeHost) -> None:
     class Exporting(RecordingPlugin):
         @hookimpl
         def proofstream_consume(self, batch: Batch) -> None:
@@ -864,7 +864,7 @@ def test_a_session_that_is_lost_on_replay_closes_at_its_last_event(make_host: Ma
     assert [e.time_unix_nano for e in plugin.envelopes if e.kind != "PluginHealth"] == [1000, 5000, 5000]
 
 
-def test_a_replay_leaves_out_what_a_plugin_at_work_says_again(make_host: MakeHost) -> None:
+def test_a_replay_leaves_out_what_an_active_plugin_derives_again(make_host: MakeHost) -> None:
     deriving, watcher = Deriving("deriving"), RecordingPlugin("watcher")
     host = make_host(deriving, watcher, live=False)
     session = HostFeed(host, waits=True, tell=print).open_session(source="file", time_source="envelope")
@@ -879,13 +879,13 @@ def test_a_replay_leaves_out_what_a_plugin_at_work_says_again(make_host: MakeHos
     assert host.flush(10.0)
     origins = [e.origin for e in watcher.envelopes if e.kind == "Log"]
     assert sorted(origins) == ["deriving", "deriving", "deriving", "elsewhere", "producer"]
-    # Those of the plugin at work are its new ones: of the opening, and of both others.
+    # Those of the active plugin are derived again: from the opening, and from both others.
     assert all(e.lineage for e in watcher.envelopes if e.origin == "deriving")
 
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_plugin_may_leave_recorded_sessions_alone_unless_somebody_asked_for_it(asked: bool, live: bool) -> None:
+def test_a_plugin_may_leave_recorded_sessions_alone_unless_asked_for(asked: bool, live: bool) -> None:
     class Sparing(Deriving):
         rederives = "asked"
 

@@ -1,4 +1,4 @@
-"""The loader: one bad plugin never keeps another from loading, and each says what is wrong with it."""
+"""The loader: one bad plugin never keeps another from loading, and each says why it cannot be used."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Plugin:
     registry = site.load()
     record = the(registry, "sdk")
     assert (record.status, record.hint) == (PluginStatus.MISSING, "pip install 'sdk[sdk]'")
-    # Its flag is known, so that who uses it is told what to install.
+    # Its flag stays known, so that its user learns what to install.
     assert registry.options["--sdk"][1] == "sdk"
     assert registry.automatic(by_command=True) == []
 

@@ -25,7 +25,7 @@ MakePluginHost = Callable[..., PluginHost]
 
 
 class Doubling:
-    """Answers each Log with two, takes what it wants of the hooks' arguments, and remembers what it was asked."""
+    """Answers each Log with two, leaves out some of the hooks' arguments, and remembers its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Commands of plugins that work by themselves: what they are called with, and how they may end."""
+"""Commands of plugins that work by themselves: their arguments, and the ways in which they may end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Weighing:
 
 @pytest.fixture
 def weigh(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Run the command line with a plugin whose tool does that."""
+    """Runs the command line with a plugin whose tool does the given work."""
 
     def run(tool: Callable[[ToolCall], int], *words: str) -> int:
         registry = load(Selection(), found=[], instances=[Weighing(tool)])

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: what it says, and how it ends."""
+"""The command line as a user meets it: its messages, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_mistake_is_one_line_and_status_2(proofstream_command: Any, words: lis
 
 
 @pytest.mark.parametrize("words", [["run"], ["run", str(SMOL), "--nope"], ["run", str(SMOL), "--record"]])
-def test_a_mistake_in_the_words_is_told_where_the_help_is(proofstream_command: Any, words: list[str]) -> None:
+def test_a_mistake_in_the_words_points_to_the_help(proofstream_command: Any, words: list[str]) -> None:
     result = proofstream_command(*words)
     assert result.status == 2
     assert result.err.splitlines()[-1] == "proofstream: hint: see: proofstream run --help"
@@ -233,7 +233,7 @@ class Plugin:
 
 
 def install(command: Any, folder: Path, name: str, body: str) -> None:
-    """Put a plugin where the command finds it as an installed one."""
+    """Install a plugin where the command finds it."""
     (folder / f"{name}_plugin.py").write_text(body)
     info = folder / f"{name}_plugin-2.0.dist-info"
     info.mkdir()
@@ -308,7 +308,7 @@ def test_strict_ends_the_run_when_a_plugin_fails(proofstream_command: Any, tmp_p
 
 
 def wait_for_end(process: Any) -> tuple[str, str]:
-    """The pipe stays open: the command must end on its own."""
+    """Wait while the pipe stays open: the command must end on its own."""
     deadline = time.monotonic() + 20
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)

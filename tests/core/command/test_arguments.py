@@ -40,7 +40,7 @@ def test_a_flag_without_its_value_is_left_to_the_full_parser(flag: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["localhost:4318", "10.0.0.1:4317", "collector.example:4318/v1", "[::1]:4318"])
-def test_an_address_without_its_scheme_is_told_what_is_missing(address: str) -> None:
+def test_an_address_without_its_scheme_gets_a_hint(address: str) -> None:
     with pytest.raises(UsageError, match="write http:// or https:// or grpc:// before the address"):
         settle_optional_values(["run", "f.jsonl", "--otlp", address], [OTLP])
 

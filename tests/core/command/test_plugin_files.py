@@ -1,4 +1,4 @@
-"""A plugin in a file that the command line names: how it is found, and what is said when it cannot be used."""
+"""A plugin in a file that the command line names: how it is found, and the message when it cannot be used."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_used_is_one_line(
         ("my greeter.py", "plugin file my greeter.py: 'my greeter' is not a plugin name"),
     ],
 )
-def test_a_name_that_does_not_do_is_one_line(file: Path, name: str, says: str) -> None:
+def test_a_file_name_that_cannot_be_used_is_one_line(file: Path, name: str, says: str) -> None:
     Path("my greeter.py").write_text(GOOD)
     with pytest.raises(UsageError) as caught:
         load_plugin_file(Path(name))

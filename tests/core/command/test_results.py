@@ -1,4 +1,4 @@
-"""What a command says of its results: only those that it wrote, in one line each where there is room, else in two."""
+"""The list of a command's results: only those that it wrote, in one line each where there is room, else in two."""
 
 from __future__ import annotations
 
