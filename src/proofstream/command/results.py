@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from proofstream.command.process import called_as, called_from
 from proofstream.contracts import Option
@@ -31,11 +31,13 @@ class Results:
     def __init__(self, options: Iterable[tuple[Option, str]], tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._expected: dict[Path, tuple[str, int | None]] = {}
         for option, plugin in options:
-            value = tables.get(plugin, {}).get(option.key)
-            for one in value if isinstance(value, list | tuple) else (value,):
-                path = option.artefact.path_in(one) if option.artefact is not None else None
-                if option.artefact is not None and path is not None:
-                    self._expected[path] = (option.artefact.next_step, _changed_at(path))
+            artefact = option.artefact
+            if artefact is None:
+                continue
+            for value in _values(tables.get(plugin, {}).get(option.key)):
+                path = artefact.path_in(value)
+                if path is not None:
+                    self._expected[path] = (artefact.next_step, _changed_at(path))
 
     def make_folders(self) -> None:
         """Make the folders that the results lie in; where that fails, the plugin says what it cannot write."""
@@ -48,6 +50,10 @@ class Results:
         return [
             (path, step) for path, (step, before) in self._expected.items() if _changed_at(path) not in (None, before)
         ]
+
+
+def _values(value: object) -> list[object]:
+    return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [value]
 
 
 def _changed_at(path: Path) -> int | None:

@@ -104,8 +104,9 @@ def test_a_folder_that_cannot_be_made_is_left_to_the_plugin(tmp_path: Path) -> N
     ],
 )
 def test_an_artefact_that_could_not_be_listed_is_refused_at_once(artefact: dict[str, Any], says: str) -> None:
+    fields: dict[str, Any] = {"name": "x.txt", "next_step": "read it", **artefact}
     with pytest.raises(ValueError, match=says):
-        Artefact(**{"name": "x.txt", "next_step": "read it", **artefact})
+        Artefact(**fields)
 
 
 def test_a_switch_has_no_artefact() -> None:

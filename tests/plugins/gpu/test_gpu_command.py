@@ -97,7 +97,9 @@ def test_asked_for_while_a_recording_is_replayed(command: Callable[..., Finished
 def test_without_a_driver_nothing_is_said(command: Callable[..., Finished], tmp_path: Path) -> None:
     ran = command("demo:digits", "--no-console", "--record", "r.jsonl")
 
-    assert (ran.status, ran.err) == (0, "proofstream: reading demo:digits with record, state-cost\n")
+    reading, heading, result = ran.err.splitlines()
+    assert (ran.status, reading) == (0, "proofstream: reading demo:digits with record, state-cost")
+    assert (heading, result.split()[0]) == ("proofstream: the results, and what to do with them:", "r.jsonl")
     assert "GpuTelemetry" not in kinds(tmp_path / "r.jsonl")
 
 
