@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
+from proofstream.envelopes import HOST, PRODUCER
 from proofstream.errors import PluginError, ProofstreamError, UsageError, describe
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
@@ -23,6 +24,9 @@ from proofstream.sources.builtin import builtin_sources
 
 GROUP = PROJECT
 """The entry-point group."""
+
+_RESERVED = frozenset({HOST, PRODUCER, PROJECT})
+"""Origins and owners that are not plugins."""
 
 _log = logging.getLogger("proofstream.loader")
 
@@ -264,6 +268,10 @@ def mark_unconfigured(record: PluginRecord, error: BaseException, *, hint: str |
 
 
 def _adopt(record: PluginRecord, plugin: object) -> None:
+    if record.name in _RESERVED:
+        raise PluginError(
+            f"a plugin cannot be named {record.name!r}: events of the core and of producers have that name"
+        )
     record.hooks = Hooks(plugin, record.name)
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)

@@ -289,6 +289,14 @@ def test_an_instance_takes_the_place_of_the_entry_point_that_names_its_class() -
     assert record.distribution == "proofstream"
 
 
+@pytest.mark.parametrize("name", ["host", "producer", "proofstream"])
+def test_a_plugin_cannot_have_the_name_of_another_origin(site: Site, name: str) -> None:
+    site.install(name, GOOD, distribution="some-dist")
+    record = the(site.load(), name)
+    assert record.status is PluginStatus.BROKEN
+    assert record.reason == f"a plugin cannot be named {name!r}: events of the core and of producers have that name"
+
+
 def test_two_instances_need_two_names() -> None:
     with pytest.raises(UsageError, match="two plugins named 'recording'"):
         load(Selection(), found=[], instances=[RecordingPlugin(), RecordingPlugin()])

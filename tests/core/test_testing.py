@@ -35,6 +35,7 @@ class Doubling:
     def proofstream_configure(self, context: ps.PluginContext) -> None:
         self.context = context
         context.publish(log("ready"))
+        context.tell("ready")
         context.progress()
 
     @ps.hookimpl
@@ -113,7 +114,7 @@ def test_an_inline_host_calls_every_hook() -> None:
     assert plugin.context.config == {"key": "value"}
     assert plugin.context.identity == {"service.instance.id": "x"}
     assert not plugin.context.live
-    assert (host.derived, host.progressed) == ([log("ready")], 1)
+    assert (host.derived, host.told, host.progressed) == ([log("ready")], ["ready"], 1)
 
     derived = host.feed(envelopes([log("a"), log("b")]), batch_size=3)
     assert derived == [log("a"), log("a"), log("b"), log("b")]

@@ -143,6 +143,19 @@ def test_a_run_uses_its_flags_settings_and_events(
     assert capsys.readouterr().err == "proofstream: error: greeter: only greet and loud\n"
 
 
+def test_its_line_for_the_user_is_shown_unless_the_command_is_quiet(
+    file: Path, wire_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(
+        GOOD.replace("        if set(context", "        context.tell('look\\nhere')\n        if set(context")
+    )
+    words = ["run", str(wire_data / "stark-without-proof.jsonl"), "--plugin-file", str(file), "--no-console"]
+    assert cli.main([*words, "--greet", "Ada"]) == 0
+    assert "proofstream: look\u240ahere" in capsys.readouterr().err.splitlines()
+    assert cli.main([*words, "--greet", "Ada", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_its_command_can_be_called(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["greet", "Ada", f"--plugin-file={file}", "--set", "my-greeter.loud=1"]) == 0
     assert capsys.readouterr().out == "Ada 1\n"
