@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, ProofEvent, Tool, ToolCall, hookimpl
 
 if TYPE_CHECKING:
-    from proofstream_state_cost.follow import Follower
+    from proofstream_state_cost.pricer import Follower
     from proofstream_state_cost.settings import Settings
     from proofstream_state_cost.states.costing import Costs
 
@@ -108,7 +108,7 @@ def _run_tool(call: ToolCall) -> int:
 def _given_costs(settings: Settings) -> Costs | None:
     if settings.file is None:
         return None
-    from proofstream_state_cost.tool.inputs import given_costs  # reads files of both kinds: not needed without one
+    from proofstream_state_cost.tool.state_file import given_costs  # reads files of both kinds: not needed without one
 
     return given_costs(settings)
 
@@ -147,7 +147,7 @@ class StateCostPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Read the settings and the file that they name."""
-        from proofstream_state_cost.follow import Follower
+        from proofstream_state_cost.pricer import Follower
         from proofstream_state_cost.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})

@@ -10,7 +10,7 @@ import msgspec
 
 from proofstream import StateDeclaration
 from proofstream_state_cost.states.errors import BadState, one_line
-from proofstream_state_cost.states.spelling import check_lifetime, parse_kind, parse_section, parse_verify
+from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_section, parse_verify
 from proofstream_state_cost.states.state_circuit import State, StateCircuit, parse_format
 
 _ID: Final = re.compile(r"(?:l(?P<layer>[0-9]{1,19})\.|draft\.)?(?:(?P<block>.+)\.)?(?P<local>[^.]+)")

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proofstream_state_cost.circuit.shapes import elements, extents, parse_shape
-from proofstream_state_cost.circuit.tables import BlockTable, CircuitTable, StateTable
+from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, StateTable
 from proofstream_state_cost.circuit.toml_lines import Path
 from proofstream_state_cost.states.errors import BadState, StateError
-from proofstream_state_cost.states.spelling import check_lifetime, parse_kind, parse_verify
+from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_verify
 from proofstream_state_cost.states.state_circuit import (
     Format,
     Section,

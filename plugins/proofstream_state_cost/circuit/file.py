@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from pydantic import ValidationError
 
 from proofstream_state_cost.circuit.build import AtPath, build_circuit
-from proofstream_state_cost.circuit.places import describe_place, first_error
-from proofstream_state_cost.circuit.tables import CircuitTable
+from proofstream_state_cost.circuit.mistakes import describe_place, first_error
+from proofstream_state_cost.circuit.file_tables import CircuitTable
 from proofstream_state_cost.circuit.toml_lines import TomlLines
 from proofstream_state_cost.states.errors import CircuitFileError, StateError
 from proofstream_state_cost.states.state_circuit import StateCircuit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from proofstream_state_cost.states.errors import BadShape, Overflow
-from proofstream_state_cost.states.quantities import U64_MAX, product, total
+from proofstream_state_cost.states.u64 import U64_MAX, product, total
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DIGITS: Final = re.compile(r"[0-9]+")

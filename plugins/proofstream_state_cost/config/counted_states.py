@@ -8,7 +8,7 @@ from typing import Final
 
 from proofstream_state_cost.config.conventions import Convention, ConventionError
 from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentModel
-from proofstream_state_cost.states.quantities import product
+from proofstream_state_cost.states.u64 import product
 from proofstream_state_cost.states.state_circuit import (
     Dtype,
     Format,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from proofstream_state_cost.states.errors import StateError
-from proofstream_state_cost.states.quantities import U64_MAX
+from proofstream_state_cost.states.u64 import U64_MAX
 from proofstream_state_cost.states.state_circuit import Dtype
 
 MAX_LAYERS: Final = 2**16

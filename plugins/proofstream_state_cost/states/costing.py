@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proofstream import StateBytes
 from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, PricedProgram, price
-from proofstream_state_cost.states.quantities import total
+from proofstream_state_cost.states.u64 import total
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 DECLARED = "declared"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from proofstream_state_cost.states.errors import BadInputs
-from proofstream_state_cost.states.quantities import is_u64, product, total
+from proofstream_state_cost.states.u64 import is_u64, product, total
 from proofstream_state_cost.states.state_circuit import (
     Dtype,
     Lifetime,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proofstream_state_cost.states.quantities import product, total
+from proofstream_state_cost.states.u64 import product, total
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit, StateKind, is_moved
 
 

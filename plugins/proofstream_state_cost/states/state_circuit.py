@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proofstream_state_cost.states.errors import BadState, MissingFormat, one_line
-from proofstream_state_cost.states.quantities import is_u64, product
+from proofstream_state_cost.states.u64 import is_u64, product
 
 
 class Dtype(enum.Enum):

@@ -13,7 +13,7 @@ from rich.text import Text
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.state_circuit import is_moved
 from proofstream_state_cost.tool.priced_circuit import Case, unread_note
-from proofstream_state_cost.tool.tables import (
+from proofstream_state_cost.tool.cost_tables import (
     Row,
     comparison_table,
     label_of,

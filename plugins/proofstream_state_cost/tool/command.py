@@ -10,8 +10,8 @@ from proofstream import ToolCall, UsageError
 from proofstream_state_cost.settings import Settings, read_settings
 from proofstream_state_cost.states.errors import MissingFormat
 from proofstream_state_cost.tool import answer
-from proofstream_state_cost.tool.inputs import Input, read_input
-from proofstream_state_cost.tool.json_form import as_json
+from proofstream_state_cost.tool.state_file import Input, read_input
+from proofstream_state_cost.tool.cost_document import as_json
 from proofstream_state_cost.tool.priced_circuit import Case, make_case, unread_note
 
 _PIPE_WIDTH = 100

@@ -36,7 +36,7 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes, read_stream
 from proofstream_state_cost import StateCostPlugin
-from proofstream_state_cost.follow import MAX_JOBS, UNNAMED, Follower
+from proofstream_state_cost.pricer import MAX_JOBS, UNNAMED, Follower
 
 DATA = Path(__file__).parents[2] / "data"
 CIRCUIT = DATA / "state" / "qwen3.8-27b.toml"

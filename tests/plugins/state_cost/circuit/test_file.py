@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from proofstream_state_cost.circuit.file import parse_circuit
-from proofstream_state_cost.circuit.tables import BlockTable, CircuitTable, LayersTable, StateTable
+from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.states.errors import CircuitFileError
 from proofstream_state_cost.states.plan import Holding
 from proofstream_state_cost.states.programs import Program, price

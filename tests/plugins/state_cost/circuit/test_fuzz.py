@@ -22,7 +22,7 @@ from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import BadShape, BadState, CircuitFileError, Overflow, StateError
 from proofstream_state_cost.states.plan import PlanInputs, make_plan
 from proofstream_state_cost.states.programs import price
-from proofstream_state_cost.states.quantities import U64_MAX
+from proofstream_state_cost.states.u64 import U64_MAX
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 SMALL = (Path(__file__).parents[3] / "data" / "state" / "small.toml").read_text(encoding="utf-8")

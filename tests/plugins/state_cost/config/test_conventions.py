@@ -9,7 +9,7 @@ import pytest
 from proofstream_state_cost.config.conventions import PRESETS, Convention, ConventionError, choose, extrapolated
 from proofstream_state_cost.config.counted_states import counts, state_circuit
 from proofstream_state_cost.config.families import FAMILIES
-from proofstream_state_cost.config.json import parse_model_config
+from proofstream_state_cost.config.model_config import parse_model_config
 from proofstream_state_cost.config.recurrent_model import Layers, Mixer, RecurrentModel
 from proofstream_state_cost.states.errors import Overflow
 from proofstream_state_cost.states.programs import Program, price

@@ -12,7 +12,7 @@ import pytest
 from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.config.counted_states import state_circuit
 from proofstream_state_cost.config.families import KNOWN
-from proofstream_state_cost.config.json import parse_model_config
+from proofstream_state_cost.config.model_config import parse_model_config
 from proofstream_state_cost.states.programs import Program, price
 
 _ROOT: Final = Path(__file__).parents[4]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.config.counted_states import counts, state_circuit
 from proofstream_state_cost.config.families import KNOWN
-from proofstream_state_cost.config.json import parse_model_config, read_model_config
+from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.config.keys import ModelConfigError
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.states.errors import StateError

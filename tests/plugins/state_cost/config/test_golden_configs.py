@@ -11,7 +11,7 @@ import pytest
 
 from proofstream_state_cost.config.conventions import PRESETS, ConventionError, extrapolated
 from proofstream_state_cost.config.counted_states import state_circuit
-from proofstream_state_cost.config.json import parse_model_config, read_model_config
+from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.states.programs import Program, price
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 

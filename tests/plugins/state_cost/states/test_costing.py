@@ -21,7 +21,7 @@ from proofstream_state_cost.states.state_circuit import (
     StateKind,
     VerifyRule,
 )
-from proofstream_state_cost.tally import Tally
+from proofstream_state_cost.moved_bytes import Tally
 from proofstream_state_cost.tool.priced_circuit import per_second
 
 MOST = 2**64 - 1

@@ -18,7 +18,7 @@ from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import Overflow
 from proofstream_state_cost.states.plan import Cache, PlanInputs, Verify, make_plan
 from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, Program, price
-from proofstream_state_cost.states.quantities import U64_MAX, product, total
+from proofstream_state_cost.states.u64 import U64_MAX, product, total
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 WORDS = st.sampled_from([dtype.value for dtype in Dtype])

@@ -28,8 +28,8 @@ from proofstream_state_cost.states.state_circuit import (
     StateKind,
     VerifyRule,
 )
-from proofstream_state_cost.tool.inputs import read_input
-from proofstream_state_cost.tool.json_form import as_json
+from proofstream_state_cost.tool.state_file import read_input
+from proofstream_state_cost.tool.cost_document import as_json
 from proofstream_state_cost.tool.priced_circuit import Counted, make_case
 
 DATA = Path(__file__).parents[3] / "data" / "state"

@@ -8,7 +8,7 @@ import msgspec
 
 from proofstream import StateBytes, StateBytesMoved, StateProgramRun
 from proofstream_state_cost.states.costing import Costs, ProgramCost
-from proofstream_state_cost.states.quantities import U64_MAX
+from proofstream_state_cost.states.u64 import U64_MAX
 
 
 @dataclass(slots=True)

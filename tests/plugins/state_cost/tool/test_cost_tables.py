@@ -21,7 +21,7 @@ from proofstream_state_cost.states.state_circuit import (
     VerifyRule,
 )
 from proofstream_state_cost.tool import answer
-from proofstream_state_cost.tool.inputs import read_input
+from proofstream_state_cost.tool.state_file import read_input
 from proofstream_state_cost.tool.priced_circuit import Case, Counted, make_case
 
 CIRCUIT = Path(__file__).parents[3] / "data" / "state" / "qwen3.8-27b.toml"

@@ -12,7 +12,7 @@ from rich.text import Text
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.costing import ProgramCost
 from proofstream_state_cost.states.plan import Plan
-from proofstream_state_cost.states.quantities import product, total
+from proofstream_state_cost.states.u64 import product, total
 from proofstream_state_cost.states.state_circuit import Section, State
 from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, Case, per_second
 

@@ -34,7 +34,7 @@ from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs
 from proofstream_state_cost.states.errors import StateError
 from proofstream_state_cost.states.state_circuit import Dtype
-from proofstream_state_cost.tally import Tally
+from proofstream_state_cost.moved_bytes import Tally
 
 MAX_JOBS = 1024
 """Jobs whose circuit is remembered: what a server multiplexes is one job for each proof."""

@@ -13,7 +13,7 @@ from proofstream import ConfigError, UsageError
 from proofstream_state_cost.circuit.file import FileFormat, parse_circuit
 from proofstream_state_cost.config.conventions import PRESETS, Convention, choose
 from proofstream_state_cost.config.counted_states import counts, state_circuit
-from proofstream_state_cost.config.json import is_model_config, read_model_config
+from proofstream_state_cost.config.model_config import is_model_config, read_model_config
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from proofstream_state_cost.circuit.shapes import is_dim_name
-from proofstream_state_cost.states.quantities import is_u64
+from proofstream_state_cost.states.u64 import is_u64
 
 _LONGEST_TEXT = 2000
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from proofstream_state_cost.circuit.tables import BlockTable, CircuitTable, LayersTable, StateTable
+from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.circuit.toml_lines import Path
 from proofstream_state_cost.states.errors import one_line
 
