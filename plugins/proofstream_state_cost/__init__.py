@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, ProofEvent, Tool, ToolCall, hookimpl
 
 if TYPE_CHECKING:
-    from proofstream_state_cost.pricer import Follower
+    from proofstream_state_cost.pricer import StatePricer
     from proofstream_state_cost.settings import Settings
-    from proofstream_state_cost.states.costing import Costs
+    from proofstream_state_cost.states.costing import CircuitCosts
 
 _TOOL_OPTIONS = (
     Option(
@@ -105,12 +105,12 @@ def _run_tool(call: ToolCall) -> int:
     return run(call)
 
 
-def _given_costs(settings: Settings) -> Costs | None:
+def _given_costs(settings: Settings) -> CircuitCosts | None:
     if settings.file is None:
         return None
-    from proofstream_state_cost.tool.state_file import given_costs  # reads files of both kinds: not needed without one
+    from proofstream_state_cost.tool.state_file import costs_of_file
 
-    return given_costs(settings)
+    return costs_of_file(settings)
 
 
 class StateCostPlugin:
@@ -128,7 +128,7 @@ class StateCostPlugin:
 
     def __init__(self, **settings: Any) -> None:
         self._given = settings
-        self._follower: Follower | None = None
+        self._follower: StatePricer | None = None
         self._asked = False
         self._has_file = False
 
@@ -147,13 +147,13 @@ class StateCostPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Read the settings and the file that they name."""
-        from proofstream_state_cost.pricer import Follower
+        from proofstream_state_cost.pricer import StatePricer
         from proofstream_state_cost.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})
         self._has_file = settings.file is not None
         self._asked = context.asked or self._has_file
-        self._follower = Follower(_given_costs(settings), settings.formats, context.log)
+        self._follower = StatePricer(_given_costs(settings), settings.formats, context.log)
         return True
 
     @hookimpl

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from proofstream import StateDeclaration
-from proofstream_state_cost.states.errors import BadState, one_line
 from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_section, parse_verify
-from proofstream_state_cost.states.state_circuit import State, StateCircuit, parse_format
+from proofstream_state_cost.states.errors import BadState, one_line
+from proofstream_state_cost.states.state_circuit import CircuitState, StateCircuit, parse_format
 
 _ID: Final = re.compile(r"(?:l(?P<layer>[0-9]{1,19})\.|draft\.)?(?:(?P<block>.+)\.)?(?P<local>[^.]+)")
 """How ids are built: `l4.mamba.conv` in a layer, `draft.attn.k` in the drafting head, `head.hidden` elsewhere."""
@@ -32,7 +32,7 @@ def circuit_from_declarations(name: str, declarations: Sequence[StateDeclaration
     return StateCircuit(name=name, states=tuple(_state(declaration) for declaration in declarations))
 
 
-def _state(declaration: StateDeclaration) -> State:
+def _state(declaration: StateDeclaration) -> CircuitState:
     parts = _ID.fullmatch(declaration.id)
     local, block, layer = (parts["local"], parts["block"], parts["layer"]) if parts else (declaration.id, None, None)
     try:
@@ -43,7 +43,7 @@ def _state(declaration: StateDeclaration) -> State:
         verify = parse_verify(_given(declaration.verify))
     except BadState as error:
         raise BadState(f"state {one_line(declaration.id)}: {error}") from None
-    return State(
+    return CircuitState(
         id=declaration.id,
         local=_given(declaration.local) or local,
         block=_given(declaration.block) or block or "",

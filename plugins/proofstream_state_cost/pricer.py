@@ -31,10 +31,10 @@ from proofstream import (
     is_sheddable,
 )
 from proofstream_state_cost.declarations import circuit_from_declarations
-from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs
+from proofstream_state_cost.moved_bytes import MovedBytes
+from proofstream_state_cost.states.costing import DECLARED, CircuitCosts, cost_circuit
 from proofstream_state_cost.states.errors import StateError
 from proofstream_state_cost.states.state_circuit import Dtype
-from proofstream_state_cost.moved_bytes import Tally
 
 MAX_JOBS = 1024
 """Jobs whose circuit is remembered: what a server multiplexes is one job for each proof."""
@@ -46,14 +46,14 @@ _Job = tuple[str, str | None]
 """A session and one of its jobs."""
 
 
-class Declarations:
+class DeclaredCosts:
     """Costs of circuits whose states came with `CircuitCompiled`; the latest are remembered."""
 
     def __init__(self, formats: Mapping[str, Dtype]) -> None:
         self._formats = formats
-        self._recent: deque[tuple[str, list[StateDeclaration], Costs | StateError]] = deque(maxlen=16)
+        self._recent: deque[tuple[str, list[StateDeclaration], CircuitCosts | StateError]] = deque(maxlen=16)
 
-    def price(self, event: CircuitCompiled, name: str) -> Costs | StateError | None:
+    def price(self, event: CircuitCompiled, name: str) -> CircuitCosts | StateError | None:
         """What the circuit's programs cost, or what is wrong with its states; None if it declares none."""
         if event.states is msgspec.UNSET:
             return None
@@ -64,27 +64,27 @@ class Declarations:
         self._recent.append((name, event.states, result))
         return result
 
-    def _work_out(self, states: list[StateDeclaration], name: str) -> Costs | StateError:
+    def _work_out(self, states: list[StateDeclaration], name: str) -> CircuitCosts | StateError:
         try:
             circuit = circuit_from_declarations(name, states)
-            return cost_programs(circuit, self._formats, convention=DECLARED)
+            return cost_circuit(circuit, self._formats, convention=DECLARED)
         except StateError as error:
             return error
 
 
 @dataclass(slots=True)
-class _Known:
+class _JobCircuit:
     """What is known of a job: the circuit compiled last, what its programs cost, and what its model is called.
 
     Runs are many, so the costs are kept here and not looked up for each.
     """
 
     circuit: CircuitCompiled | None = None
-    costs: Costs | None = None
+    costs: CircuitCosts | None = None
     name: str = UNNAMED
 
 
-class Follower:
+class StatePricer:
     """Follows all sessions.
 
     Args:
@@ -99,15 +99,15 @@ class Follower:
         broken_circuits: Circuits whose states could not be priced.
     """
 
-    def __init__(self, given: Costs | None, formats: Mapping[str, Dtype], log: logging.Logger) -> None:
+    def __init__(self, given: CircuitCosts | None, formats: Mapping[str, Dtype], log: logging.Logger) -> None:
         self._given = given
         self._log = log
-        self._declarations = Declarations(formats)
+        self._declarations = DeclaredCosts(formats)
         self._timelines = Timelines()
-        self._tally = Tally()
-        self._jobs: OrderedDict[_Job, _Known] = OrderedDict()
+        self._tally = MovedBytes()
+        self._jobs: OrderedDict[_Job, _JobCircuit] = OrderedDict()
         self._settled: set[_Job] = set()
-        self._published: dict[tuple[str, int], Costs] = {}
+        self._published: dict[tuple[str, int], CircuitCosts] = {}
         self._said: set[str] = set()
         self.costs = 0
         self.runs = 0
@@ -149,16 +149,16 @@ class Follower:
             self._forget(envelope.session_id)
         return derived
 
-    def _compiled(self, known: _Known, event: CircuitCompiled) -> None:
+    def _compiled(self, known: _JobCircuit, event: CircuitCompiled) -> None:
         result = self._declarations.price(event, known.name)
-        known.circuit, known.costs = event, result if isinstance(result, Costs) else None
+        known.circuit, known.costs = event, result if isinstance(result, CircuitCosts) else None
         if isinstance(result, StateError):
             self.broken_circuits += 1
             self._warn_once("broken states", f"the states of a circuit cannot be priced: {result}")
 
-    def _priced(self, event: CircuitCompiled | None, name: str) -> Costs | None:
+    def _priced(self, event: CircuitCompiled | None, name: str) -> CircuitCosts | None:
         result = None if event is None else self._declarations.price(event, name)
-        return result if isinstance(result, Costs) else None
+        return result if isinstance(result, CircuitCosts) else None
 
     def _change(self, change: Change) -> list[ProofEvent]:
         proof = change.interval
@@ -195,7 +195,7 @@ class Follower:
         self.costs += len(published)
         return [*said, *published]
 
-    def _compare(self, declared: Costs | None) -> list[ProofEvent]:
+    def _compare(self, declared: CircuitCosts | None) -> list[ProofEvent]:
         """Say so once if the file that was named and the producer's own states differ."""
         given = self._given
         if given is None or declared is None or given.totals == declared.totals or "differ" in self._said:
@@ -224,7 +224,7 @@ class Follower:
         else:
             self.runs += 1
 
-    def _of_job(self, envelope: Envelope) -> Costs | None:
+    def _of_job(self, envelope: Envelope) -> CircuitCosts | None:
         for job in ((envelope.session_id, envelope.job_id), (envelope.session_id, None)):
             known = self._jobs.get(job)
             if known is not None and known.circuit is not None:
@@ -247,8 +247,8 @@ class Follower:
         """How many jobs and open proofs it has in mind; no more than `MAX_JOBS` and what is open."""
         return len(self._jobs) + len(self._published) + len(self._settled)
 
-    def _known(self, job: _Job) -> _Known:
-        known = self._jobs.setdefault(job, _Known())
+    def _known(self, job: _Job) -> _JobCircuit:
+        known = self._jobs.setdefault(job, _JobCircuit())
         self._jobs.move_to_end(job)
         if len(self._jobs) > MAX_JOBS:
             self._jobs.popitem(last=False)
@@ -259,7 +259,7 @@ class Follower:
             del self._jobs[job]
 
 
-def _event(costs: Costs, program: str, proof: int) -> StateProgramCost:
+def _event(costs: CircuitCosts, program: str, proof: int) -> StateProgramCost:
     cost = costs.programs[program]
     return StateProgramCost(
         proof=proof,

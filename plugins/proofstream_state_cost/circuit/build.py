@@ -6,16 +6,16 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from proofstream_state_cost.circuit.shapes import elements, extents, parse_shape
 from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, StateTable
-from proofstream_state_cost.circuit.toml_lines import Path
-from proofstream_state_cost.states.errors import BadState, StateError
+from proofstream_state_cost.circuit.shapes import count_elements, measure_axes, parse_shape
+from proofstream_state_cost.circuit.toml_lines import KeyPath
 from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_verify
+from proofstream_state_cost.states.errors import BadState, StateError
 from proofstream_state_cost.states.state_circuit import (
-    Format,
+    CircuitState,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
     parse_format,
@@ -28,14 +28,14 @@ MOST_STATES = 100_000
 """More states are taken for a mistake."""
 
 
-class AtPath(StateError):
+class KeyPathError(StateError):
     """An error at one place of a circuit file.
 
     Attributes:
         path: The place.
     """
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: KeyPath, reason: str) -> None:
         super().__init__(reason)
         self.path = path
 
@@ -46,7 +46,7 @@ class _Declared:
 
     local: str
     kind: StateKind
-    format: Format
+    format: StateFormat
     elements: int
     shape: str
     verify: VerifyRule | None
@@ -71,13 +71,13 @@ def build_circuit(table: CircuitTable) -> StateCircuit:
         BadState: Two states would have the same id, or a state two snapshots of one kind.
     """
     blocks = {name: _declared(name, block, table.dims) for name, block in table.block.items()}
-    states: list[State] = []
+    states: list[CircuitState] = []
     standing: set[str] = set()
     for place in _places(table):
         standing.add(place.block)
         states += (_state(declared, place) for declared in blocks[place.block])
         if len(states) > MOST_STATES:
-            raise AtPath(("layers",), f"there are more than {MOST_STATES} states")
+            raise KeyPathError(("layers",), f"there are more than {MOST_STATES} states")
     unused = [
         f"block {name} is declared and stands nowhere" for name in blocks if blocks[name] and name not in standing
     ]
@@ -88,14 +88,14 @@ def _declared(name: str, block: BlockTable, dims: dict[str, int]) -> tuple[_Decl
     by_id: dict[str, StateTable] = {}
     for index, state in enumerate(block.state):
         if state.id in by_id:
-            raise AtPath(("block", name, "state", index, "id"), "the block has two states of that id")
+            raise KeyPathError(("block", name, "state", index, "id"), "the block has two states of that id")
         by_id[state.id] = state
     return tuple(
         _declare(state, by_id, dims, ("block", name, "state", index)) for index, state in enumerate(block.state)
     )
 
 
-def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str, int], path: Path) -> _Declared:
+def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str, int], path: KeyPath) -> _Declared:
     with _at(*path, "kind"):
         kind = parse_kind(state.kind)
     with _at(*path, "format"):
@@ -107,8 +107,8 @@ def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str,
     with _at(*path, "shape" if state.of is None else "of"):
         shape = _shape(kind, state, siblings)
     with _at(*path, "shape"):
-        lengths = extents(parse_shape(shape), dims)
-        count = elements(lengths, text=shape)
+        lengths = measure_axes(parse_shape(shape), dims)
+        count = count_elements(lengths, text=shape)
     return _Declared(
         local=state.id,
         kind=kind,
@@ -126,7 +126,7 @@ def _at(*path: str | int) -> Generator[None]:
     try:
         yield
     except StateError as error:
-        raise AtPath(path, str(error)) from error
+        raise KeyPathError(path, str(error)) from error
 
 
 def _verify(kind: StateKind, word: str | None) -> VerifyRule | None:
@@ -182,17 +182,17 @@ def _places(table: CircuitTable) -> Iterator[_Standing]:
 def _layers(table: CircuitTable) -> Iterator[str]:
     """The kind of each layer."""
     if sum(stretch.count * len(stretch.kind) for stretch in table.layers) > MOST_LAYERS:
-        raise AtPath(("layers",), f"there are more than {MOST_LAYERS} layers")
+        raise KeyPathError(("layers",), f"there are more than {MOST_LAYERS} layers")
     for index, stretch in enumerate(table.layers):
         for kind in stretch.kind:
             if kind not in table.layer_kinds:
-                raise AtPath(("layers", index), f"there is no layer kind {kind!r} in layer_kinds")
+                raise KeyPathError(("layers", index), f"there is no layer kind {kind!r} in layer_kinds")
         yield from stretch.kind * stretch.count
 
 
 def _check_blocks(table: CircuitTable) -> None:
     """Raise if a block is named that nothing declares, also by a layer kind that no layer has."""
-    lists: dict[Path, list[str]] = {("layer_kinds", kind): blocks for kind, blocks in table.layer_kinds.items()}
+    lists: dict[KeyPath, list[str]] = {("layer_kinds", kind): blocks for kind, blocks in table.layer_kinds.items()}
     lists |= {
         ("prologue",): table.prologue,
         ("epilogue",): table.epilogue,
@@ -201,7 +201,9 @@ def _check_blocks(table: CircuitTable) -> None:
     for path, blocks in lists.items():
         for block in blocks:
             if block not in table.block:
-                raise AtPath(path, f"there is no block {block!r}; one without states is declared as [block.{block}]")
+                raise KeyPathError(
+                    path, f"there is no block {block!r}; one without states is declared as [block.{block}]"
+                )
 
 
 def _block_of(entry: str) -> str:
@@ -209,8 +211,8 @@ def _block_of(entry: str) -> str:
     return entry.partition("@")[0]
 
 
-def _state(declared: _Declared, place: _Standing) -> State:
-    return State(
+def _state(declared: _Declared, place: _Standing) -> CircuitState:
+    return CircuitState(
         id=f"{place.prefix}.{declared.local}",
         local=declared.local,
         block=place.block,

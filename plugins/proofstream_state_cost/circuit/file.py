@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ValidationError
 
-from proofstream_state_cost.circuit.build import AtPath, build_circuit
-from proofstream_state_cost.circuit.mistakes import describe_place, first_error
+from proofstream_state_cost.circuit.build import KeyPathError, build_circuit
 from proofstream_state_cost.circuit.file_tables import CircuitTable
+from proofstream_state_cost.circuit.mistakes import describe_path, first_mistake
 from proofstream_state_cost.circuit.toml_lines import TomlLines
 from proofstream_state_cost.states.errors import CircuitFileError, StateError
 from proofstream_state_cost.states.state_circuit import StateCircuit
@@ -40,14 +40,14 @@ def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit: 
     try:
         return build_circuit(CircuitTable.model_validate(tables))
     except ValidationError as error:
-        path, reason = first_error(error)
-    except AtPath as error:
+        path, reason = first_mistake(error)
+    except KeyPathError as error:
         path, reason = error.path, str(error)
     except StateError as error:
         path, reason = (), str(error)
     line = TomlLines(text).find(path) if format == "toml" else None
     where = name if line is None else f"{name}:{line}"
-    raise CircuitFileError(": ".join(part for part in (where, describe_place(path, tables), reason) if part))
+    raise CircuitFileError(": ".join(part for part in (where, describe_path(path, tables), reason) if part))
 
 
 _TOML_PLACE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")

@@ -32,13 +32,13 @@ def _u64(number: int) -> int:
     return number
 
 
-class Table(BaseModel):
+class FileTable(BaseModel):
     """A table of the file: it has no other keys than these, and no value is taken for one of another type."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class StateTable(Table):
+class StateTable(FileTable):
     """One state of a block.
 
     Attributes:
@@ -60,13 +60,13 @@ class StateTable(Table):
     verify: Text | None = None
 
 
-class BlockTable(Table):
+class BlockTable(FileTable):
     """One block: what a layer is made of. One that keeps no state has none."""
 
     state: list[StateTable] = []
 
 
-class LayersTable(Table):
+class LayersTable(FileTable):
     """A stretch of layers. A word stands for one layer of that kind.
 
     Attributes:
@@ -95,7 +95,7 @@ class LayersTable(Table):
         return value
 
 
-class CircuitTable(Table):
+class CircuitTable(FileTable):
     """The whole file.
 
     Attributes:

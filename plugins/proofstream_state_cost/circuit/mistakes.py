@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, LayersTable, StateTable
-from proofstream_state_cost.circuit.toml_lines import Path
+from proofstream_state_cost.circuit.toml_lines import KeyPath
 from proofstream_state_cost.states.errors import one_line
 
 _MODELS: Final[dict[tuple[str, int], type[BaseModel]]] = {
@@ -31,11 +31,11 @@ _REASONS: Final = {
 _LONGEST_REASON: Final = 500
 
 
-def first_error(error: ValidationError) -> tuple[Path, str]:
+def first_mistake(error: ValidationError) -> tuple[KeyPath, str]:
     """Where a file's tables are wrong first, and why. A misspelt key comes before the key that is missing for it."""
     errors = error.errors(include_url=False, include_context=False)
     first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
-    path: Path = tuple(part for part in first["loc"] if part != "[key]")
+    path: KeyPath = tuple(part for part in first["loc"] if part != "[key]")
     if first["type"] == "extra_forbidden":
         model = _MODELS.get((str(path[0]), len(path) - 1), CircuitTable)
         return path, f"there is no such key; known are {', '.join(sorted(model.model_fields))}"
@@ -43,7 +43,7 @@ def first_error(error: ValidationError) -> tuple[Path, str]:
     return path, f"{message[:1].lower()}{message[1:]}"
 
 
-def describe_place(path: Path, tables: dict[str, Any]) -> str:
+def describe_path(path: KeyPath, tables: dict[str, Any]) -> str:
     """A place for people: `block mamba, state conv, shape`; empty for the whole file.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from proofstream_state_cost.states.errors import BadShape, Overflow
-from proofstream_state_cost.states.u64 import U64_MAX, product, total
+from proofstream_state_cost.states.u64 import U64_MAX, u64_product, u64_sum
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -40,7 +40,7 @@ class Axis:
         """
         subject = f"the expression {self.text}"
         values = [[self._value(factor, dims) for factor in factors] for factors in self.products]
-        return total((subject, product(*factors, subject=subject)) for factors in values)
+        return u64_sum((subject, u64_product(*factors, subject=subject)) for factors in values)
 
     def _value(self, factor: Factor, dims: Mapping[str, int]) -> int:
         if isinstance(factor, int):
@@ -65,7 +65,7 @@ def parse_shape(text: str) -> tuple[Axis, ...]:
     return tuple(_parse_axis(axis) for axis in text.split(" x "))
 
 
-def extents(axes: tuple[Axis, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
+def measure_axes(axes: tuple[Axis, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
     """How long each axis is.
 
     Raises:
@@ -75,13 +75,13 @@ def extents(axes: tuple[Axis, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(axis.extent(dims) for axis in axes)
 
 
-def elements(lengths: tuple[int, ...], *, text: str) -> int:
+def count_elements(lengths: tuple[int, ...], *, text: str) -> int:
     """How many elements axes of these lengths span.
 
     Raises:
         Overflow: They are more than 2^64 - 1; it names the shape by its `text`.
     """
-    return product(*lengths, subject=f"the shape {text}")
+    return u64_product(*lengths, subject=f"the shape {text}")
 
 
 def _known(dims: Mapping[str, int]) -> str:

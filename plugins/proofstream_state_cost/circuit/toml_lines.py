@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-Path: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top, as in `("block", "mamba", "state", 0, "shape")`."""
 
 _BARE: Final = re.compile(r"\s*[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\s*")
@@ -30,9 +30,9 @@ class TomlLines:
     """
 
     def __init__(self, text: str) -> None:
-        self._lines: dict[Path, int] = {}
-        self._tables: dict[Path, int] = {}
-        table: Path = ()
+        self._lines: dict[KeyPath, int] = {}
+        self._tables: dict[KeyPath, int] = {}
+        table: KeyPath = ()
         for number, line in _statements(text):
             if header := _HEADER.fullmatch(line):
                 table = self._open(_keys(header[2]), is_array=header[1] == "[[")
@@ -45,15 +45,15 @@ class TomlLines:
         lines = (self._lines.get(tuple(path[:length])) for length in range(len(path), 0, -1))
         return next((line for line in lines if line is not None), None)
 
-    def _declare(self, path: Path, line: int) -> None:
+    def _declare(self, path: KeyPath, line: int) -> None:
         """A path is declared, and with it what is around it, where that was not declared before."""
         while path and path not in self._lines:
             self._lines[path] = line
             path = path[:-1]
 
-    def _open(self, keys: Sequence[str], *, is_array: bool) -> Path:
+    def _open(self, keys: Sequence[str], *, is_array: bool) -> KeyPath:
         """The path of a header's table: of arrays along the way it means their last table, of its own a new one."""
-        path: Path = ()
+        path: KeyPath = ()
         for key in keys[:-1]:
             path = self._last((*path, key))
         path = (*path, keys[-1])
@@ -61,7 +61,7 @@ class TomlLines:
             self._tables[path] = self._tables.get(path, 0) + 1
         return self._last(path)
 
-    def _last(self, path: Path) -> Path:
+    def _last(self, path: KeyPath) -> KeyPath:
         count = self._tables.get(path)
         return path if count is None else (*path, count - 1)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.states.errors import BadState, StateError
-from proofstream_state_cost.states.state_circuit import Dtype, Format, parse_format
+from proofstream_state_cost.states.state_circuit import Dtype, StateFormat, parse_format
 
 H_STORAGE: Final = "ssm_h_storage"
 """The format key of Metrale's temporal states."""
@@ -26,7 +26,7 @@ class ConventionError(StateError):
     """There is no such convention, it lacks a part, or it says nothing of a model's family."""
 
 
-class Columns(Enum):
+class WindowColumns(Enum):
     """How many columns of a convolution's window are stored, of K that it takes at once."""
 
     K = "K"
@@ -34,11 +34,11 @@ class Columns(Enum):
 
     def of(self, kernel: int) -> int:
         """The columns of a window of `kernel`."""
-        return kernel if self is Columns.K else kernel - 1
+        return kernel if self is WindowColumns.K else kernel - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredAs:
     """What a state's elements are stored as.
 
     Attributes:
@@ -46,11 +46,11 @@ class Stored:
         assumed: What was taken for granted to come to it, in a sentence; None if nothing was.
     """
 
-    format: Format
+    format: StateFormat
     assumed: str | None = None
 
 
-Rule = Callable[[RecurrentModel], Stored]
+StorageRule = Callable[[RecurrentModel], StoredAs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,10 @@ class Convention:
 
     name: str
     engine: str
-    columns: Columns
-    h: Rule
-    conv: Rule
-    columns_of: Mapping[str, Columns] = field(default_factory=dict[str, Columns])
+    columns: WindowColumns
+    h: StorageRule
+    conv: StorageRule
+    columns_of: Mapping[str, WindowColumns] = field(default_factory=dict[str, WindowColumns])
     extra_columns: int = 0
     formats: Mapping[str, Dtype] = field(default_factory=dict[str, Dtype])
     extends: Callable[[RecurrentModel], str | None] = lambda _: None
@@ -134,52 +134,52 @@ def _vllm_extends(model: RecurrentModel) -> str | None:
     return _extends("vLLM 0.33")(model)
 
 
-def _fixed(dtype: Dtype) -> Rule:
-    stored = Stored(Format(dtype=dtype))
+def _fixed(dtype: Dtype) -> StorageRule:
+    stored = StoredAs(StateFormat(dtype=dtype))
     return lambda _: stored
 
 
-def _model_dtype(model: RecurrentModel) -> Stored:
-    return Stored(Format(dtype=model.dtype))
+def _model_dtype(model: RecurrentModel) -> StoredAs:
+    return StoredAs(StateFormat(dtype=model.dtype))
 
 
-def _transformers_h(model: RecurrentModel) -> Stored:
+def _transformers_h(model: RecurrentModel) -> StoredAs:
     """Single precision, which its torch path leaves even of a 16-bit model; lightning attention follows the model."""
-    return _model_dtype(model) if model.family == "minimax" else Stored(Format(dtype=Dtype.F32))
+    return _model_dtype(model) if model.family == "minimax" else StoredAs(StateFormat(dtype=Dtype.F32))
 
 
-def _vllm_dtype(model: RecurrentModel) -> Stored:
+def _vllm_dtype(model: RecurrentModel) -> StoredAs:
     """The model's; vLLM runs what was published in single precision in the first dtype that the GPU prefers."""
     if model.dtype is not Dtype.F32:
         return _model_dtype(model)
-    return Stored(
-        Format(dtype=Dtype.BF16), "the model is float32, which vLLM runs in bfloat16 unless its --dtype is given"
+    return StoredAs(
+        StateFormat(dtype=Dtype.BF16), "the model is float32, which vLLM runs in bfloat16 unless its --dtype is given"
     )
 
 
-def _vllm_h(model: RecurrentModel) -> Stored:
+def _vllm_h(model: RecurrentModel) -> StoredAs:
     """As the model, but for the three families that have a rule of their own."""
     if model.family in _KDA:
-        return Stored(Format(dtype=Dtype.F32))
+        return StoredAs(StateFormat(dtype=Dtype.F32))
     if model.family == "nemotron_h":
-        return Stored(Format(dtype=model.ssm_cache_dtype or Dtype.F32))
+        return StoredAs(StateFormat(dtype=model.ssm_cache_dtype or Dtype.F32))
     if model.family == "qwen3_5":
         if model.ssm_dtype is not None:
-            return Stored(Format(dtype=model.ssm_dtype))
+            return StoredAs(StateFormat(dtype=model.ssm_dtype))
         stored = _vllm_dtype(model)
         return replace(stored, assumed="mamba_ssm_dtype is missing: vLLM then stores h in the model's dtype")
     return _vllm_dtype(model)
 
 
-def _sglang_h(model: RecurrentModel) -> Stored:
-    return Stored(Format(dtype=model.ssm_dtype or Dtype.F32))
+def _sglang_h(model: RecurrentModel) -> StoredAs:
+    return StoredAs(StateFormat(dtype=model.ssm_dtype or Dtype.F32))
 
 
 METRALE: Final = Convention(
     name="metrale",
     engine="Metrale",
-    columns=Columns.K,
-    h=lambda _: Stored(Format(key=H_STORAGE)),
+    columns=WindowColumns.K,
+    h=lambda _: StoredAs(StateFormat(key=H_STORAGE)),
     conv=_fixed(Dtype.F32),
     extends=_metrale_extends,
     formats={H_STORAGE: Dtype.F32},
@@ -187,8 +187,8 @@ METRALE: Final = Convention(
 TRANSFORMERS: Final = Convention(
     name="transformers",
     engine="transformers 5.24",
-    columns=Columns.K,
-    columns_of={"recurrent_gemma": Columns.K_MINUS_1},
+    columns=WindowColumns.K,
+    columns_of={"recurrent_gemma": WindowColumns.K_MINUS_1},
     h=_transformers_h,
     conv=_model_dtype,
     extends=_extends("transformers 5.24"),
@@ -197,7 +197,7 @@ TRANSFORMERS: Final = Convention(
 VLLM: Final = Convention(
     name="vllm",
     engine="vLLM 0.33",
-    columns=Columns.K_MINUS_1,
+    columns=WindowColumns.K_MINUS_1,
     h=_vllm_h,
     conv=_vllm_dtype,
     extends=_vllm_extends,
@@ -207,7 +207,7 @@ VLLM: Final = Convention(
 SGLANG: Final = Convention(
     name="sglang",
     engine="sglang 0.5.23",
-    columns=Columns.K_MINUS_1,
+    columns=WindowColumns.K_MINUS_1,
     h=_sglang_h,
     conv=_fixed(Dtype.BF16),
     extends=_extends("sglang 0.5.23"),
@@ -221,7 +221,7 @@ PRESETS: Final[Mapping[str, Convention]] = {
 """The named conventions, in the order in which they are shown."""
 
 
-def choose(
+def choose_convention(
     name: str | None = None,
     *,
     conv_columns: str | None = None,
@@ -271,19 +271,21 @@ def _base(name: str | None, parts: Mapping[str, str | None]) -> Convention:
             f"a convention needs a name, or all of its parts: {' and '.join(lacking)} are not given",
             hint=f"the named conventions are {', '.join(PRESETS)}",
         )
-    return Convention(name=CUSTOM, engine="no engine", columns=Columns.K, h=_fixed(Dtype.F32), conv=_fixed(Dtype.F32))
+    return Convention(
+        name=CUSTOM, engine="no engine", columns=WindowColumns.K, h=_fixed(Dtype.F32), conv=_fixed(Dtype.F32)
+    )
 
 
-def _columns(value: str) -> Columns:
+def _columns(value: str) -> WindowColumns:
     spelled = value.lower().replace("kernel", "k")
-    for columns in Columns:
+    for columns in WindowColumns:
         if columns.value.lower() == spelled:
             return columns
     raise ConventionError(f"conv-columns is {value!r}; known are K and K-1")
 
 
 def _with_columns(convention: Convention, value: str) -> Convention:
-    return replace(convention, columns=Columns(value), columns_of={})
+    return replace(convention, columns=WindowColumns(value), columns_of={})
 
 
 def _with_conv(convention: Convention, value: str) -> Convention:
@@ -301,9 +303,9 @@ _REPLACE: Final[Mapping[str, Callable[[Convention, str], Convention]]] = {
 }
 
 
-def _given(part: str, value: str) -> Rule:
+def _given(part: str, value: str) -> StorageRule:
     try:
-        stored = Stored(parse_format(value))
+        stored = StoredAs(parse_format(value))
     except BadState as error:
         raise ConventionError(f"{part}: {error}") from None
     return lambda _: stored

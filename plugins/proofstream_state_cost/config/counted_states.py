@@ -8,19 +8,19 @@ from typing import Final
 
 from proofstream_state_cost.config.conventions import Convention, ConventionError
 from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentModel
-from proofstream_state_cost.states.u64 import product
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
 )
+from proofstream_state_cost.states.u64 import u64_product
 
 _SNAPSHOTS: Final = (("ring", StateKind.RING_SNAPSHOT), ("prefix", StateKind.PREFIX_SNAPSHOT))
-_SNAPSHOT_FORMAT: Final = Format(dtype=Dtype.F32)
+_SNAPSHOT_FORMAT: Final = StateFormat(dtype=Dtype.F32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class _Part:
     """One state of each recurrent layer."""
 
     local: str
-    format: Format
+    format: StateFormat
     shape: tuple[int, ...]
     verify: VerifyRule
 
@@ -90,11 +90,11 @@ def _parts(model: RecurrentModel, mixer: Mixer, convention: Convention) -> Itera
         yield _Part("conv", convention.conv(model).format, window, VerifyRule.CONV_STEPS)
 
 
-def _states(layer: int, block: str, parts: tuple[_Part, ...], *, snapshots: bool) -> Iterator[State]:
+def _states(layer: int, block: str, parts: tuple[_Part, ...], *, snapshots: bool) -> Iterator[CircuitState]:
     prefix = f"l{layer}.{block}"
-    elements = {part.local: product(*part.shape, subject=f"state {prefix}.{part.local}") for part in parts}
+    elements = {part.local: u64_product(*part.shape, subject=f"state {prefix}.{part.local}") for part in parts}
     for part in parts:
-        yield State(
+        yield CircuitState(
             id=f"{prefix}.{part.local}",
             local=part.local,
             block=block,
@@ -108,7 +108,7 @@ def _states(layer: int, block: str, parts: tuple[_Part, ...], *, snapshots: bool
         )
     for cache, kind in _SNAPSHOTS if snapshots else ():
         for part in parts:
-            yield State(
+            yield CircuitState(
                 id=f"{prefix}.{cache}_{part.local}",
                 local=f"{cache}_{part.local}",
                 block=block,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofstream_state_cost.config.keys import MAX_LAYERS, Keys, shown
+from proofstream_state_cost.config.keys import MAX_LAYERS, ConfigKeys, shown
 from proofstream_state_cost.config.layer_lists import ATTENTION_WORDS, MAMBA_WORDS, agree, all_layers, layers_of, listed
 from proofstream_state_cost.config.mamba_widths import (
     expanded,
@@ -14,14 +14,14 @@ from proofstream_state_cost.config.mamba_widths import (
     inner_of_heads,
     mamba2_mixer,
 )
-from proofstream_state_cost.config.recurrent_model import Layers, Mixer
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers
 
 _NEMOTRON_OTHERS: Final = ATTENTION_WORDS | {"mlp", "moe"}
 _FALCON_WORDS: Final = MAMBA_WORDS | ATTENTION_WORDS | {"hybrid"}
 _PATTERN: Final = "hybrid_override_pattern"
 
 
-def nemotron_layers(keys: Keys) -> Layers:
+def nemotron_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`nemotron_h`: a pattern with a letter for each layer, or a list of words. Its length is the number of layers."""
     words = listed(keys, count=None, recurrent=MAMBA_WORDS, others=_NEMOTRON_OTHERS)
     pattern = _pattern(keys)
@@ -37,7 +37,7 @@ def nemotron_layers(keys: Keys) -> Layers:
     return layers
 
 
-def _pattern(keys: Keys) -> Layers | None:
+def _pattern(keys: ConfigKeys) -> RecurrentLayers | None:
     letters = keys.word(_PATTERN)
     if letters is None:
         return None
@@ -49,7 +49,7 @@ def _pattern(keys: Keys) -> Layers | None:
     return layers_of(len(letters), (layer for layer, letter in enumerate(letters) if letter == "M"))
 
 
-def nemotron(keys: Keys) -> Mixer:
+def nemotron(keys: ConfigKeys) -> Mixer:
     """`nemotron_h`: `expand` is never used, and `n_group` belongs to the experts."""
     heads, dim = keys.count("mamba_num_heads"), keys.count("mamba_head_dim")
     inner = heads * dim
@@ -65,7 +65,7 @@ def nemotron(keys: Keys) -> Mixer:
     )
 
 
-def granite_layers(keys: Keys) -> Layers:
+def granite_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`granitemoehybrid`: a list of words. Models of this type without any recurrent layer exist."""
     words = listed(keys, count=keys.layers(), recurrent=MAMBA_WORDS, others=ATTENTION_WORDS)
     if words is None:
@@ -73,7 +73,7 @@ def granite_layers(keys: Keys) -> Layers:
     return words[1]
 
 
-def bamba_layers(keys: Keys) -> Layers:
+def bamba_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`bamba`: all but those in `attn_layer_indices`, or a list of words."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=MAMBA_WORDS, others=ATTENTION_WORDS)
@@ -88,12 +88,12 @@ def bamba_layers(keys: Keys) -> Layers:
     return layers
 
 
-def falcon_layers(keys: Keys) -> Layers:
+def falcon_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`falcon_h1`: all of them, since attention and Mamba-2 run side by side in each."""
     return all_layers(keys, words=_FALCON_WORDS)
 
 
-def granite(keys: Keys) -> Mixer:
+def granite(keys: ConfigKeys) -> Mixer:
     """`granitemoehybrid` and `bamba`, which have the same keys."""
     heads, dim = keys.count("mamba_n_heads"), _given_dim(keys)
     if dim is None:
@@ -103,12 +103,12 @@ def granite(keys: Keys) -> Mixer:
     return _mixer(keys, heads, dim, inner)
 
 
-def falcon(keys: Keys) -> Mixer:
+def falcon(keys: ConfigKeys) -> Mixer:
     """`falcon_h1`: `mamba_d_ssm` is the inner width; only where it is null it is `mamba_expand x hidden_size`."""
     return _mixer(keys, keys.count("mamba_n_heads"), _given_dim(keys), _falcon_inner(keys))
 
 
-def _falcon_inner(keys: Keys) -> int:
+def _falcon_inner(keys: ConfigKeys) -> int:
     inner = keys.optional_count("mamba_d_ssm")
     if inner is None:
         if "mamba_d_ssm" not in keys:
@@ -120,12 +120,12 @@ def _falcon_inner(keys: Keys) -> int:
     return inner
 
 
-def _given_dim(keys: Keys) -> int | None:
+def _given_dim(keys: ConfigKeys) -> int | None:
     """The heads' width; None for `auto`, which is what a missing key means too."""
     return None if keys.get("mamba_d_head") == "auto" else keys.optional_count("mamba_d_head")
 
 
-def _mixer(keys: Keys, heads: int, given: int | None, inner: int) -> Mixer:
+def _mixer(keys: ConfigKeys, heads: int, given: int | None, inner: int) -> Mixer:
     dim = head_dim_of(keys, inner, heads, inner_name="the inner width", heads_name="mamba_n_heads")
     if given is None:
         keys.assume(f"mamba_d_head is missing or auto: {inner} / {heads} = {dim} is assumed")

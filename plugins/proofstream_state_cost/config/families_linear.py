@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofstream_state_cost.config.keys import Keys
+from proofstream_state_cost.config.keys import ConfigKeys
 from proofstream_state_cost.config.layer_lists import (
     ATTENTION_WORDS,
     LINEAR_WORDS,
@@ -13,13 +13,13 @@ from proofstream_state_cost.config.layer_lists import (
     listed,
     one_based_or_not,
 )
-from proofstream_state_cost.config.recurrent_model import Layers, Mixer
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers
 
 _KDA_OTHERS: Final = ATTENTION_WORDS | {"indexed_attention", "deepseek_sparse_attention"}
 """What the layers of GLM that are not linear are called: by transformers, and in the published file."""
 
 
-def gdn_layers(keys: Keys) -> Layers:
+def gdn_layers(keys: ConfigKeys) -> RecurrentLayers:
     """Gated delta nets: a list of words; else all but each `full_attention_interval`-th."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
@@ -35,11 +35,11 @@ def gdn_layers(keys: Keys) -> Layers:
     return words[1]
 
 
-def _all_but_each(count: int, interval: int) -> Layers:
+def _all_but_each(count: int, interval: int) -> RecurrentLayers:
     return layers_of(count, (layer for layer in range(count) if (layer + 1) % interval))
 
 
-def gdn(keys: Keys) -> Mixer:
+def gdn(keys: ConfigKeys) -> Mixer:
     """Gated delta nets: one convolution over queries, keys and values."""
     key_heads, key_dim = keys.count("linear_num_key_heads"), keys.count("linear_key_head_dim")
     heads, dim = keys.count("linear_num_value_heads"), keys.count("linear_value_head_dim")
@@ -55,7 +55,7 @@ def gdn(keys: Keys) -> Mixer:
     )
 
 
-def kimi_layers(keys: Keys) -> Layers:
+def kimi_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`kimi_linear` and `glm5_next`: two lists of layer numbers in `linear_attn_config`, a list of words, or both."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=_KDA_OTHERS)
@@ -67,7 +67,7 @@ def kimi_layers(keys: Keys) -> Layers:
     return one_based_or_not(inner, count=count, prefer=words)
 
 
-def kimi(keys: Keys) -> Mixer:
+def kimi(keys: ConfigKeys) -> Mixer:
     """`kimi_linear` and `glm5_next`: the heads of `linear_attn_config`; those outside of it are the attention's."""
     inner = keys.table("linear_attn_config")
     if inner is None:
@@ -79,7 +79,7 @@ def _kda(heads: int, dim: int, *, kernel: int) -> Mixer:
     return Mixer(block="kda", h=(heads, dim, dim), conv_channels=3 * heads * dim, conv_kernel=kernel)
 
 
-def bailing_layers(keys: Keys) -> Layers:
+def bailing_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`bailing_hybrid`: a list of words; else all but each `layer_group_size`-th."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
@@ -101,7 +101,7 @@ def bailing_layers(keys: Keys) -> Layers:
     return _all_but_each(count, size)
 
 
-def bailing(keys: Keys) -> Mixer:
+def bailing(keys: ConfigKeys) -> Mixer:
     """`bailing_hybrid`: `head_dim` of the published file, which is not what a loaded configuration reports."""
     heads, dim = keys.count("num_attention_heads"), keys.count("head_dim")
     if dim == keys.peek("qk_rope_head_dim"):
@@ -113,7 +113,7 @@ def bailing(keys: Keys) -> Mixer:
     return _kda(heads, dim, kernel=keys.count("short_conv_kernel_size"))
 
 
-def lightning_layers(keys: Keys) -> Layers:
+def lightning_layers(keys: ConfigKeys) -> RecurrentLayers:
     """MiniMax's own files: `attn_type_list` has 0 for lightning attention and 1 for any other."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
@@ -127,7 +127,7 @@ def lightning_layers(keys: Keys) -> Layers:
     return layers
 
 
-def minimax_layers(keys: Keys) -> Layers:
+def minimax_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`minimax`, whose class ignores `attn_type_list`: without `layer_types` it would alternate."""
     if not keys.has("layer_types") and not keys.has("layers_block_type"):
         raise keys.error(
@@ -137,7 +137,7 @@ def minimax_layers(keys: Keys) -> Layers:
     return lightning_layers(keys)
 
 
-def _attention_types(keys: Keys, count: int) -> Layers | None:
+def _attention_types(keys: ConfigKeys, count: int) -> RecurrentLayers | None:
     types = keys.flags("attn_type_list")
     if types is None:
         return None
@@ -146,7 +146,7 @@ def _attention_types(keys: Keys, count: int) -> Layers | None:
     return layers_of(count, (layer for layer, other in enumerate(types) if not other))
 
 
-def lightning(keys: Keys) -> Mixer:
+def lightning(keys: ConfigKeys) -> Mixer:
     """Lightning attention: no convolution. `head_dim` is not `hidden_size / num_attention_heads` in published files."""
     heads, dim = keys.count("num_attention_heads"), keys.count("head_dim")
     return Mixer(block="lightning", h=(heads, dim, dim))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofstream_state_cost.config.keys import Keys, shown
+from proofstream_state_cost.config.keys import ConfigKeys, shown
 from proofstream_state_cost.config.layer_lists import ATTENTION_WORDS, MAMBA_WORDS, agree, all_layers, layers_of, listed
 from proofstream_state_cost.config.mamba_widths import (
     check_groups,
@@ -16,17 +16,17 @@ from proofstream_state_cost.config.mamba_widths import (
     mamba1_mixer,
     mamba2_mixer,
 )
-from proofstream_state_cost.config.recurrent_model import Layers, Mixer
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers
 
 _ZAMBA_WORDS: Final = MAMBA_WORDS | {"hybrid"}
 
 
-def mamba_layers(keys: Keys) -> Layers:
+def mamba_layers(keys: ConfigKeys) -> RecurrentLayers:
     """All of them."""
     return all_layers(keys, words=MAMBA_WORDS)
 
 
-def mamba1(keys: Keys) -> Mixer:
+def mamba1(keys: ConfigKeys) -> Mixer:
     """`mamba` and `falcon_mamba`: `intermediate_size` wins over `expand x hidden_size`, which can be 8 times it."""
     inner, product = keys.optional_count("intermediate_size"), expanded_if_there(keys, "expand")
     if inner is None:
@@ -38,7 +38,7 @@ def mamba1(keys: Keys) -> Mixer:
     return mamba1_mixer((inner,), state=keys.count("state_size"), kernel=keys.count("conv_kernel"))
 
 
-def mamba2(keys: Keys) -> Mixer:
+def mamba2(keys: ConfigKeys) -> Mixer:
     """`mamba2`."""
     heads, dim = keys.count("num_heads"), keys.count("head_dim")
     inner = inner_of_heads(keys, heads, dim, names="num_heads x head_dim", expand="expand")
@@ -50,12 +50,12 @@ def mamba2(keys: Keys) -> Mixer:
     )
 
 
-def zamba_layers(keys: Keys) -> Layers:
+def zamba_layers(keys: ConfigKeys) -> RecurrentLayers:
     """All of them: a `hybrid` layer holds a Mamba mixer beside its attention."""
     return all_layers(keys, words=_ZAMBA_WORDS)
 
 
-def zamba(keys: Keys) -> Mixer:
+def zamba(keys: ConfigKeys) -> Mixer:
     """`zamba`: Mamba-1, whose inner width is cut into heads."""
     inner = expanded(keys, "mamba_expand")
     heads = keys.count("n_mamba_heads")
@@ -63,12 +63,12 @@ def zamba(keys: Keys) -> Mixer:
     return mamba1_mixer((heads, dim), state=keys.count("mamba_d_state"), kernel=keys.count("mamba_d_conv"))
 
 
-def zamba2_layers(keys: Keys) -> Layers:
+def zamba2_layers(keys: ConfigKeys) -> RecurrentLayers:
     """All of them, as in Zamba; older files have `m` and `g` for `mamba` and `hybrid`."""
     return all_layers(keys, words=_ZAMBA_WORDS | {"m", "g"})
 
 
-def zamba2(keys: Keys) -> Mixer:
+def zamba2(keys: ConfigKeys) -> Mixer:
     """`zamba2`, with the names of older files too, which transformers 5 does not read any more."""
     old = [key for key in ("state_size", "mamba_headdim", "expansion_factor", "conv_dimension") if keys.has(key)]
     inner = expanded(keys, "mamba_expand", "expansion_factor")
@@ -84,7 +84,7 @@ def zamba2(keys: Keys) -> Mixer:
     return mixer
 
 
-def _zamba2_heads(keys: Keys, inner: int) -> tuple[int, int]:
+def _zamba2_heads(keys: ConfigKeys, inner: int) -> tuple[int, int]:
     heads, dim = keys.optional_count("n_mamba_heads"), keys.optional_count("mamba_headdim")
     if heads is None and dim is None:
         raise keys.missing("n_mamba_heads", because="the class's 8 fits no published model")
@@ -100,7 +100,7 @@ def _zamba2_heads(keys: Keys, inner: int) -> tuple[int, int]:
     return heads, dim
 
 
-def jamba_layers(keys: Keys) -> Layers:
+def jamba_layers(keys: ConfigKeys) -> RecurrentLayers:
     """All but one in each `attn_layer_period`."""
     count = keys.layers()
     period, offset = keys.count("attn_layer_period"), keys.index("attn_layer_offset")
@@ -113,13 +113,13 @@ def jamba_layers(keys: Keys) -> Layers:
     return layers
 
 
-def jamba(keys: Keys) -> Mixer:
+def jamba(keys: ConfigKeys) -> Mixer:
     """`jamba`: Mamba-1."""
     inner = expanded(keys, "mamba_expand")
     return mamba1_mixer((inner,), state=keys.count("mamba_d_state"), kernel=keys.count("mamba_d_conv"))
 
 
-def original_layers(keys: Keys) -> Layers:
+def original_layers(keys: ConfigKeys) -> RecurrentLayers:
     """Files of the `mamba_ssm` package: all layers but those in `attn_layer_idx`."""
     count = keys.layers("n_layer")
     attention = keys.indices("attn_layer_idx", end=count)
@@ -129,7 +129,7 @@ def original_layers(keys: Keys) -> Layers:
     return layers_of(count, set(range(count)) - attention)
 
 
-def original(keys: Keys) -> Mixer:
+def original(keys: ConfigKeys) -> Mixer:
     """Files of the `mamba_ssm` package: what `ssm_cfg` leaves out is the layer class's default."""
     width, ssm = keys.count("d_model"), keys.table("ssm_cfg")
     assert ssm is not None, "this is how such a file is told from others"
@@ -149,7 +149,7 @@ def original(keys: Keys) -> Mixer:
     return mamba2_mixer((heads, dim, _or_default(ssm, "d_state", 128)), inner=inner, groups=in_groups, kernel=kernel)
 
 
-def _or_default(ssm: Keys, key: str, default: int) -> int:
+def _or_default(ssm: ConfigKeys, key: str, default: int) -> int:
     value = ssm.optional_count(key)
     if value is None:
         ssm.assume(f"{ssm.name(key)} is missing: {default} is assumed, the layer class's default")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofstream_state_cost.config.keys import Keys, shown
+from proofstream_state_cost.config.keys import ConfigKeys, shown
 from proofstream_state_cost.config.layer_lists import ATTENTION_WORDS, agree, layers_of, listed
-from proofstream_state_cost.config.recurrent_model import Layers, Mixer
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers
 
 _CONV_WORDS: Final = frozenset({"conv"})
 _CYCLES: Final = ("block_types", "_block_types")
 
 
-def lfm2_layers(keys: Keys) -> Layers:
+def lfm2_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`lfm2` and `lfm2_moe`: a list of words, or all but those in `full_attn_idxs`."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=_CONV_WORDS, others=ATTENTION_WORDS)
@@ -27,7 +27,7 @@ def lfm2_layers(keys: Keys) -> Layers:
     return layers
 
 
-def lfm2(keys: Keys) -> Mixer:
+def lfm2(keys: ConfigKeys) -> Mixer:
     """`lfm2` and `lfm2_moe`: a convolution over the hidden width, and no temporal state."""
     channels, other = keys.count("hidden_size"), keys.optional_count("conv_dim")
     if other is not None and other != channels:
@@ -37,7 +37,7 @@ def lfm2(keys: Keys) -> Mixer:
     return Mixer(block="short_conv", h=None, conv_channels=channels, conv_kernel=keys.count("conv_L_cache"))
 
 
-def recurrent_gemma_layers(keys: Keys) -> Layers:
+def recurrent_gemma_layers(keys: ConfigKeys) -> RecurrentLayers:
     """`recurrent_gemma`: a list of words that is repeated until there are enough layers."""
     count = keys.layers()
     cycles = [(key, _cycle(keys, key, count)) for key in _CYCLES if keys.has(key)]
@@ -48,7 +48,7 @@ def recurrent_gemma_layers(keys: Keys) -> Layers:
     return cycles[0][1]
 
 
-def _cycle(keys: Keys, key: str, count: int) -> Layers:
+def _cycle(keys: ConfigKeys, key: str, count: int) -> RecurrentLayers:
     words = keys.words(key)
     if not words:
         raise keys.error(f"{key} is empty")
@@ -58,7 +58,7 @@ def _cycle(keys: Keys, key: str, count: int) -> Layers:
     return layers_of(count, (layer for layer in range(count) if words[layer % len(words)] == "recurrent"))
 
 
-def recurrent_gemma(keys: Keys) -> Mixer:
+def recurrent_gemma(keys: ConfigKeys) -> Mixer:
     """`recurrent_gemma`: a vector, and a convolution of the same width."""
     width = keys.optional_count("lru_width")
     if width is None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from proofstream_state_cost.states.errors import StateError
-from proofstream_state_cost.states.u64 import U64_MAX
 from proofstream_state_cost.states.state_circuit import Dtype
+from proofstream_state_cost.states.u64 import U64_MAX
 
 MAX_LAYERS: Final = 2**16
 """No model has more layers; a number above it is a mistake that would only cost time."""
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-class Keys:
+class ConfigKeys:
     """One table of a configuration, and what was assumed while it was read.
 
     A key whose value is null counts as missing: that is what the classes of the models make of it. Numbers are whole
@@ -218,7 +218,7 @@ class Keys:
             return value
         raise self.error(f"{self.name(key)} is {shown(value)}, not a word")
 
-    def table(self, key: str) -> Keys | None:
+    def table(self, key: str) -> ConfigKeys | None:
         """A table inside this one, or None if there is none.
 
         Raises:
@@ -230,7 +230,7 @@ class Keys:
         if not isinstance(value, dict):
             raise self.error(f"{self.name(key)} is {shown(value)}, not a table")
         inner = cast("dict[str, object]", value)
-        return Keys(inner, owner=self.owner, prefix=f"{self.name(key)}.", notes=self.notes)
+        return ConfigKeys(inner, owner=self.owner, prefix=f"{self.name(key)}.", notes=self.notes)
 
     def dtype(self, key: str, *, auto: bool = False) -> Dtype | None:
         """A dtype by its name in PyTorch, or None if there is none.

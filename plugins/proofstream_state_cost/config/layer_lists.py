@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from proofstream_state_cost.config.keys import Keys, shown
-from proofstream_state_cost.config.recurrent_model import Layers
+from proofstream_state_cost.config.keys import ConfigKeys, shown
+from proofstream_state_cost.config.recurrent_model import RecurrentLayers
 
 MAMBA_WORDS: Final = frozenset({"mamba", "linear_attention"})
 """transformers writes `linear_attention` where published files have `mamba`."""
@@ -17,7 +17,7 @@ ATTENTION_WORDS: Final = frozenset({"attention", "full_attention"})
 _LISTS: Final = ("layer_types", "layers_block_type")
 
 
-def all_layers(keys: Keys, *, words: Collection[str]) -> Layers:
+def all_layers(keys: ConfigKeys, *, words: Collection[str]) -> RecurrentLayers:
     """Every layer is recurrent.
 
     Args:
@@ -32,14 +32,14 @@ def all_layers(keys: Keys, *, words: Collection[str]) -> Layers:
     return layers_of(count, range(count))
 
 
-def layers_of(count: int, recurrent: Iterable[int]) -> Layers:
+def layers_of(count: int, recurrent: Iterable[int]) -> RecurrentLayers:
     """Layers from the numbers of the recurrent ones."""
-    return Layers(count, tuple(sorted(recurrent)))
+    return RecurrentLayers(count, tuple(sorted(recurrent)))
 
 
 def listed(
-    keys: Keys, *, count: int | None, recurrent: Collection[str], others: Collection[str]
-) -> tuple[str, Layers] | None:
+    keys: ConfigKeys, *, count: int | None, recurrent: Collection[str], others: Collection[str]
+) -> tuple[str, RecurrentLayers] | None:
     """Read the list that has one word for each layer, under either of its names.
 
     Args:
@@ -64,21 +64,21 @@ def listed(
 
 
 def _read(
-    keys: Keys, key: str, words: tuple[str, ...], *, recurrent: Collection[str], others: Collection[str]
-) -> Layers:
+    keys: ConfigKeys, key: str, words: tuple[str, ...], *, recurrent: Collection[str], others: Collection[str]
+) -> RecurrentLayers:
     for word in words:
         if word not in recurrent and word not in others:
             known = ", ".join(sorted({*recurrent, *others}))
             raise keys.error(f"{keys.name(key)} has {shown(word)} in it, which is not known here; known are {known}")
-    return Layers(len(words), tuple(index for index, word in enumerate(words) if word in recurrent))
+    return RecurrentLayers(len(words), tuple(index for index, word in enumerate(words) if word in recurrent))
 
 
-def _check_length(keys: Keys, key: str, length: int, count: int) -> None:
+def _check_length(keys: ConfigKeys, key: str, length: int, count: int) -> None:
     if length != count:
         raise keys.error(f"{keys.name(key)} has {length} entries, and num_hidden_layers is {count}")
 
 
-def agree(keys: Keys, first: tuple[str, Layers], second: tuple[str, Layers]) -> None:
+def agree(keys: ConfigKeys, first: tuple[str, RecurrentLayers], second: tuple[str, RecurrentLayers]) -> None:
     """Refuse two descriptions of the layers that differ.
 
     Raises:
@@ -95,7 +95,7 @@ def agree(keys: Keys, first: tuple[str, Layers], second: tuple[str, Layers]) -> 
         )
 
 
-def one_based_or_not(keys: Keys, *, count: int, prefer: tuple[str, Layers] | None) -> Layers:
+def one_based_or_not(keys: ConfigKeys, *, count: int, prefer: tuple[str, RecurrentLayers] | None) -> RecurrentLayers:
     """Read `kda_layers` and `full_attn_layers`, whose numbers begin at 0 in some files and at 1 in others.
 
     Of the ways to read them, the one is taken in which every layer is in exactly one of the two lists.
@@ -125,7 +125,7 @@ def one_based_or_not(keys: Keys, *, count: int, prefer: tuple[str, Layers] | Non
     return ways.pop()
 
 
-def _ways(keys: Keys, count: int) -> set[Layers]:
+def _ways(keys: ConfigKeys, count: int) -> set[RecurrentLayers]:
     """All readings that fit; empty if there is nothing to read."""
     recurrent = keys.indices("kda_layers", end=count + 1)
     if recurrent is None:
@@ -145,7 +145,7 @@ def _ways(keys: Keys, count: int) -> set[Layers]:
     return {layers_of(count, reading) for reading in fit}
 
 
-def _bases(keys: Keys) -> tuple[int, ...]:
+def _bases(keys: ConfigKeys) -> tuple[int, ...]:
     """The numbers that the list may begin at."""
     if not keys.has("kda_layer_index_base"):
         return (0, 1)

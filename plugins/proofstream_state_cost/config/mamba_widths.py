@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofstream_state_cost.config.keys import Keys
+from proofstream_state_cost.config.keys import ConfigKeys
 from proofstream_state_cost.config.recurrent_model import Mixer
 
 _GROUP_KEYS: Final = ("n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups", "ngroups")
@@ -36,7 +36,7 @@ def mamba2_mixer(h: tuple[int, int, int], *, inner: int, groups: int, kernel: in
     return Mixer(block="mamba", h=h, conv_channels=inner + 2 * groups * h[2], conv_kernel=kernel)
 
 
-def expanded_if_there(keys: Keys, *expand: str) -> int | None:
+def expanded_if_there(keys: ConfigKeys, *expand: str) -> int | None:
     """`expand x hidden_size`, or None if either is missing.
 
     Raises:
@@ -46,7 +46,7 @@ def expanded_if_there(keys: Keys, *expand: str) -> int | None:
     return factor * hidden if factor is not None and hidden is not None else None
 
 
-def expanded(keys: Keys, *expand: str) -> int:
+def expanded(keys: ConfigKeys, *expand: str) -> int:
     """`expand x hidden_size`.
 
     Raises:
@@ -55,7 +55,7 @@ def expanded(keys: Keys, *expand: str) -> int:
     return keys.count(*expand) * keys.count("hidden_size")
 
 
-def inner_of_heads(keys: Keys, heads: int, dim: int, *, names: str, expand: str) -> int:
+def inner_of_heads(keys: ConfigKeys, heads: int, dim: int, *, names: str, expand: str) -> int:
     """The inner width as heads times their width, which `expand x hidden_size` must not contradict.
 
     Args:
@@ -76,7 +76,7 @@ def inner_of_heads(keys: Keys, heads: int, dim: int, *, names: str, expand: str)
     return inner
 
 
-def head_dim_of(keys: Keys, inner: int, heads: int, *, inner_name: str, heads_name: str) -> int:
+def head_dim_of(keys: ConfigKeys, inner: int, heads: int, *, inner_name: str, heads_name: str) -> int:
     """The inner width divided by the number of heads, or by their width.
 
     Raises:
@@ -87,7 +87,7 @@ def head_dim_of(keys: Keys, inner: int, heads: int, *, inner_name: str, heads_na
     return inner // heads
 
 
-def groups(keys: Keys, *names: str, default: int, heads: int) -> int:
+def groups(keys: ConfigKeys, *names: str, default: int, heads: int) -> int:
     """The number of groups; the class's default where no model's file has it, and that is said.
 
     Args:
@@ -109,7 +109,7 @@ def groups(keys: Keys, *names: str, default: int, heads: int) -> int:
     return check_groups(keys, value, keys.names(names), heads)
 
 
-def check_groups(keys: Keys, value: int, name: str, heads: int) -> int:
+def check_groups(keys: ConfigKeys, value: int, name: str, heads: int) -> int:
     """The number of groups, if it divides the heads.
 
     Raises:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final, cast
 
-from proofstream_state_cost.config.families import FAMILIES, KNOWN, NESTED, ORIGINAL, Family
-from proofstream_state_cost.config.keys import Keys, ModelConfigError, shown
+from proofstream_state_cost.config.families import FAMILIES, KNOWN, NESTED, ORIGINAL, ModelFamily
+from proofstream_state_cost.config.keys import ConfigKeys, ModelConfigError, shown
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.states.state_circuit import Dtype
 
@@ -56,7 +56,7 @@ def parse_model_config(document: object, *, source: str = "config.json") -> Recu
     if not isinstance(document, dict):
         raise ModelConfigError(f"{source}: this is no configuration of a model, which is a table")
     table = cast("dict[str, object]", document)
-    top = Keys(table, owner=source)
+    top = ConfigKeys(table, owner=source)
     if "model_type" not in table and _is_original(table):
         return _model("mamba_ssm", ORIGINAL, top, top)
     model_type = top.word("model_type")
@@ -66,7 +66,7 @@ def parse_model_config(document: object, *, source: str = "config.json") -> Recu
         return _nested(model_type, top, table)
     if model_type not in FAMILIES:
         raise _unknown(model_type, top)
-    keys = Keys(table, owner=f"{source}: model_type {model_type}", notes=top.notes)
+    keys = ConfigKeys(table, owner=f"{source}: model_type {model_type}", notes=top.notes)
     if keys.has(_TEXT):
         raise keys.error(f"{_TEXT} is there, which a configuration of this type does not have")
     return _model(model_type, FAMILIES[model_type], keys, keys)
@@ -76,7 +76,7 @@ def _is_original(table: dict[str, object]) -> bool:
     return all(key in table for key in _ORIGINAL_KEYS) and isinstance(table["ssm_cfg"], dict)
 
 
-def _unknown(model_type: str, top: Keys) -> ModelConfigError:
+def _unknown(model_type: str, top: ConfigKeys) -> ModelConfigError:
     inner = top.get(_TEXT)
     text_type = cast("dict[str, object]", inner).get("model_type") if isinstance(inner, dict) else None
     if isinstance(text_type, str) and text_type in FAMILIES:
@@ -86,7 +86,7 @@ def _unknown(model_type: str, top: Keys) -> ModelConfigError:
     return top.error(f"model_type {shown(model_type)} is not known; known are {', '.join(KNOWN)}", hint=hint)
 
 
-def _nested(model_type: str, top: Keys, table: dict[str, object]) -> RecurrentModel:
+def _nested(model_type: str, top: ConfigKeys, table: dict[str, object]) -> RecurrentModel:
     """A configuration whose language model is in a table of its own: what stands beside that table is ignored."""
     owner = f"{top.owner}: model_type {model_type}"
     inner, expected = table.get(_TEXT), NESTED[model_type]
@@ -97,7 +97,7 @@ def _nested(model_type: str, top: Keys, table: dict[str, object]) -> RecurrentMo
         )
     if not isinstance(inner, dict):
         raise ModelConfigError(f"{owner}: {_TEXT} is {shown(inner)}, not a table")
-    keys = Keys(cast("dict[str, object]", inner), owner=f"{owner}: {_TEXT}", notes=top.notes)
+    keys = ConfigKeys(cast("dict[str, object]", inner), owner=f"{owner}: {_TEXT}", notes=top.notes)
     text_type = keys.word("model_type")
     if text_type is None:
         text_type = expected[0]
@@ -107,7 +107,7 @@ def _nested(model_type: str, top: Keys, table: dict[str, object]) -> RecurrentMo
     return _model(model_type, FAMILIES[text_type], keys, top)
 
 
-def _model(model_type: str, family: Family, keys: Keys, top: Keys) -> RecurrentModel:
+def _model(model_type: str, family: ModelFamily, keys: ConfigKeys, top: ConfigKeys) -> RecurrentModel:
     layers = family.layers(keys)
     mixer = family.mixer(keys) if layers.recurrent else None
     dtype = _dtype(keys, top)
@@ -127,7 +127,7 @@ def _model(model_type: str, family: Family, keys: Keys, top: Keys) -> RecurrentM
     )
 
 
-def _dtype(keys: Keys, top: Keys) -> Dtype:
+def _dtype(keys: ConfigKeys, top: ConfigKeys) -> Dtype:
     """The model's dtype, which may stand beside the language model's table, in it, or in both."""
     found: list[tuple[str, Dtype]] = []
     tables = (("", keys),) if keys is top else ((f"{_TEXT}.", keys), ("", top))

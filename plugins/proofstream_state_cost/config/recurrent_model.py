@@ -25,7 +25,7 @@ class Mixer:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class RecurrentLayers:
     """How many layers there are, and which of them keep recurrent state: ascending, from 0."""
 
     count: int
@@ -49,7 +49,7 @@ class RecurrentModel:
 
     model_type: str
     family: str
-    layers: Layers
+    layers: RecurrentLayers
     mixer: Mixer | None
     dtype: Dtype
     ssm_cache_dtype: Dtype | None = None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proofstream import StateBytes
-from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, PricedProgram, price
-from proofstream_state_cost.states.u64 import total
+from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, PricedProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
+from proofstream_state_cost.states.u64 import u64_sum
 
 DECLARED = "declared"
 """The convention of a state circuit: its states are what it declares, and nothing was taken for granted."""
@@ -38,7 +38,7 @@ class ProgramCost:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class Costs:
+class CircuitCosts:
     """All programs of a state circuit under a convention. Two are the same only if they are one object.
 
     Attributes:
@@ -69,7 +69,7 @@ class Costs:
         return self.programs["slot_zero"].bytes
 
 
-def cost_programs(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convention: str) -> Costs:
+def cost_circuit(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convention: str) -> CircuitCosts:
     """Size every program of a circuit.
 
     Args:
@@ -81,9 +81,9 @@ def cost_programs(circuit: StateCircuit, formats: Mapping[str, Dtype], *, conven
         MissingFormat: There is no dtype for a key; it names the first such state.
         Overflow: A node or a sum is above 2^64 - 1; it names the node.
     """
-    priced = [each for each in price(circuit, formats) if each.nodes or each.program in VERIFY_PROGRAMS]
+    priced = [each for each in price_programs(circuit, formats) if each.nodes or each.program in VERIFY_PROGRAMS]
     programs = {each.program.value: ProgramCost(priced=each, groups=_groups(circuit, each)) for each in priced}
-    return Costs(circuit=circuit, convention=convention, formats=formats, programs=programs)
+    return CircuitCosts(circuit=circuit, convention=convention, formats=formats, programs=programs)
 
 
 def unread_keys(circuit: StateCircuit, formats: Mapping[str, Dtype]) -> list[str]:
@@ -98,6 +98,6 @@ def _groups(circuit: StateCircuit, priced: PricedProgram) -> tuple[StateBytes, .
         state = circuit.states[node.state]
         members.setdefault((state.group, state.kind.value), []).append(node.bytes)
     return tuple(
-        StateBytes(group=group, kind=kind, states=len(sizes), bytes=total((group, size) for size in sizes))
+        StateBytes(group=group, kind=kind, states=len(sizes), bytes=u64_sum((group, size) for size in sizes))
         for (group, kind), sizes in members.items()
     )

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from proofstream_state_cost.states.errors import BadInputs
-from proofstream_state_cost.states.u64 import is_u64, product, total
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
     Lifetime,
     Section,
-    State,
     StateCircuit,
     StateKind,
     VerifyRule,
 )
+from proofstream_state_cost.states.u64 import is_u64, u64_product, u64_sum
 
 
 class Holding(enum.Enum):
@@ -29,7 +29,7 @@ class Holding(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
+class SpeculativeVerify:
     """A speculative verify.
 
     Attributes:
@@ -41,7 +41,7 @@ class Verify:
     conv_steps: int
 
     @classmethod
-    def of_width(cls, width: int, *, slots: int) -> Verify:
+    def of_width(cls, width: int, *, slots: int) -> SpeculativeVerify:
         """A verify of `width` rows in each of `slots` slots: it keeps one `h` less, since the last row's is not needed.
 
         Raises:
@@ -53,7 +53,7 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
+class KvCache:
     """A paged KV cache: `blocks` of `block_size` tokens each."""
 
     blocks: int
@@ -77,9 +77,9 @@ class PlanInputs:
 
     formats: Mapping[str, Dtype] = field(default_factory=dict[str, Dtype])
     slots: int = 1
-    verify: Verify | None = None
-    kv: Cache | None = None
-    draft_kv: Cache | None = None
+    verify: SpeculativeVerify | None = None
+    kv: KvCache | None = None
+    draft_kv: KvCache | None = None
 
     def __post_init__(self) -> None:
         for name, number in self._numbers():
@@ -99,7 +99,7 @@ class PlanInputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class PlanTerm:
     """What is held of one state for one reason.
 
     Attributes:
@@ -120,14 +120,14 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StatePlan:
     """All terms, in the order of the states and then of the holdings, and their sum in bytes."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[PlanTerm, ...]
     bytes: int
 
 
-def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> Plan:
+def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> StatePlan:
     """Size what an engine holds. Snapshots, stashes and tables are held by others and are not in it.
 
     Raises:
@@ -137,7 +137,7 @@ def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> Plan:
     """
     verify = None if inputs.verify is None else _VerifyUnits.of(inputs.verify)
     terms = tuple(term for index, state in enumerate(circuit.states) for term in _terms(index, state, inputs, verify))
-    return Plan(terms=terms, bytes=total((f"the plan at state {term.state_id}", term.bytes) for term in terms))
+    return StatePlan(terms=terms, bytes=u64_sum((f"the plan at state {term.state_id}", term.bytes) for term in terms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +155,24 @@ class _VerifyUnits:
     conv_steps: int
 
     @classmethod
-    def of(cls, verify: Verify) -> _VerifyUnits:
+    def of(cls, verify: SpeculativeVerify) -> _VerifyUnits:
         return cls(len(verify.h_steps), sum(verify.h_steps), verify.conv_steps)
 
 
-def _terms(index: int, state: State, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[Term]:
+def _terms(index: int, state: CircuitState, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[PlanTerm]:
     unit_bytes = state.unit_bytes(inputs.formats)
     for holding, units in _holdings(state, inputs, verify):
-        yield Term(
+        yield PlanTerm(
             state=index,
             state_id=state.id,
             holding=holding,
             units=units,
-            bytes=product(unit_bytes, units, subject=f"state {state.id}"),
+            bytes=u64_product(unit_bytes, units, subject=f"state {state.id}"),
             lifetime=Lifetime.VERIFY if holding in (Holding.STEPS, Holding.CHECKPOINT) else state.lifetime,
         )
 
 
-def _holdings(state: State, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[tuple[Holding, int]]:
+def _holdings(state: CircuitState, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[tuple[Holding, int]]:
     """The reasons for which a state is held, and the units for each."""
     if state.kind is StateKind.RECURRENT:
         yield Holding.LIVE, inputs.slots
@@ -182,16 +182,16 @@ def _holdings(state: State, inputs: PlanInputs, verify: _VerifyUnits | None) -> 
     elif state.kind is StateKind.PAGED_KV:
         cache = inputs.kv if state.section is Section.MAIN else inputs.draft_kv
         if cache is not None:
-            yield Holding.BLOCKS, product(cache.blocks, cache.block_size, subject=f"state {state.id}")
+            yield Holding.BLOCKS, u64_product(cache.blocks, cache.block_size, subject=f"state {state.id}")
 
 
-def _steps(state: State, verify: _VerifyUnits) -> int:
+def _steps(state: CircuitState, verify: _VerifyUnits) -> int:
     """Units that hold a verify's intermediates of a recurrent state."""
     subject = f"state {state.id}"
     match state.verify:
         case VerifyRule.H_STEPS:
-            return total([(subject, verify.h_steps)])
+            return u64_sum([(subject, verify.h_steps)])
         case VerifyRule.CONV_STEPS:
-            return product(verify.conv_steps, verify.slots, subject=subject)
+            return u64_product(verify.conv_steps, verify.slots, subject=subject)
         case None:
             raise BadInputs(f"state plan: recurrent {subject} declares no verify intermediates")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proofstream_state_cost.states.u64 import product, total
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit, StateKind, is_moved
+from proofstream_state_cost.states.u64 import u64_product, u64_sum
 
 
-class Place(enum.Enum):
+class UnitPlace(enum.Enum):
     """Where one sequence's unit of a recurrent state is."""
 
     LIVE = "live"
@@ -21,7 +21,7 @@ class Place(enum.Enum):
     PREFIX = "prefix"
 
 
-class Op(enum.Enum):
+class NodeOp(enum.Enum):
     """What a node does: copy bytes as they are, write zeros, or write each element in the other place's dtype."""
 
     COPY = "copy"
@@ -29,7 +29,7 @@ class Op(enum.Enum):
     CONVERT = "convert"
 
 
-class Program(enum.Enum):
+class StateProgram(enum.Enum):
     """The state programs, in their order; the value is the name in node ids and events.
 
     `verify_checkpoint` runs before a verify, `verify_rollback` after one that accepted nothing, `commit_accepted` after
@@ -46,17 +46,17 @@ class Program(enum.Enum):
     PREFIX_RESTORE = "prefix_restore"
 
     @property
-    def op(self) -> Op:
+    def op(self) -> NodeOp:
         """What each of its nodes does."""
         return _MOVES[self].op
 
     @property
-    def from_(self) -> Place | None:
+    def from_(self) -> UnitPlace | None:
         """Where each node reads; None if it only writes zeros."""
         return _MOVES[self].from_
 
     @property
-    def to(self) -> Place:
+    def to(self) -> UnitPlace:
         """Where each node writes."""
         return _MOVES[self].to
 
@@ -70,42 +70,42 @@ class Program(enum.Enum):
 class _Move:
     """What one node of a program does."""
 
-    op: Op
-    from_: Place | None
-    to: Place
+    op: NodeOp
+    from_: UnitPlace | None
+    to: UnitPlace
 
 
 _MOVES: Final = {
-    Program.VERIFY_CHECKPOINT: _Move(Op.COPY, Place.LIVE, Place.CHECKPOINT),
-    Program.VERIFY_ROLLBACK: _Move(Op.COPY, Place.CHECKPOINT, Place.LIVE),
-    Program.COMMIT_ACCEPTED: _Move(Op.COPY, Place.ACCEPTED_STEP, Place.LIVE),
-    Program.SLOT_ZERO: _Move(Op.ZERO, None, Place.LIVE),
-    Program.RING_SAVE: _Move(Op.COPY, Place.LIVE, Place.RING),
-    Program.RING_RESTORE: _Move(Op.COPY, Place.RING, Place.LIVE),
-    Program.PREFIX_SAVE: _Move(Op.CONVERT, Place.LIVE, Place.PREFIX),
-    Program.PREFIX_RESTORE: _Move(Op.CONVERT, Place.PREFIX, Place.LIVE),
+    StateProgram.VERIFY_CHECKPOINT: _Move(NodeOp.COPY, UnitPlace.LIVE, UnitPlace.CHECKPOINT),
+    StateProgram.VERIFY_ROLLBACK: _Move(NodeOp.COPY, UnitPlace.CHECKPOINT, UnitPlace.LIVE),
+    StateProgram.COMMIT_ACCEPTED: _Move(NodeOp.COPY, UnitPlace.ACCEPTED_STEP, UnitPlace.LIVE),
+    StateProgram.SLOT_ZERO: _Move(NodeOp.ZERO, None, UnitPlace.LIVE),
+    StateProgram.RING_SAVE: _Move(NodeOp.COPY, UnitPlace.LIVE, UnitPlace.RING),
+    StateProgram.RING_RESTORE: _Move(NodeOp.COPY, UnitPlace.RING, UnitPlace.LIVE),
+    StateProgram.PREFIX_SAVE: _Move(NodeOp.CONVERT, UnitPlace.LIVE, UnitPlace.PREFIX),
+    StateProgram.PREFIX_RESTORE: _Move(NodeOp.CONVERT, UnitPlace.PREFIX, UnitPlace.LIVE),
 }
 
 _SNAPSHOTS: Final = {
-    Program.RING_SAVE: StateKind.RING_SNAPSHOT,
-    Program.RING_RESTORE: StateKind.RING_SNAPSHOT,
-    Program.PREFIX_SAVE: StateKind.PREFIX_SNAPSHOT,
-    Program.PREFIX_RESTORE: StateKind.PREFIX_SNAPSHOT,
+    StateProgram.RING_SAVE: StateKind.RING_SNAPSHOT,
+    StateProgram.RING_RESTORE: StateKind.RING_SNAPSHOT,
+    StateProgram.PREFIX_SAVE: StateKind.PREFIX_SNAPSHOT,
+    StateProgram.PREFIX_RESTORE: StateKind.PREFIX_SNAPSHOT,
 }
 
 VERIFY_PROGRAMS: Final = (
-    Program.VERIFY_CHECKPOINT,
-    Program.VERIFY_ROLLBACK,
-    Program.COMMIT_ACCEPTED,
-    Program.SLOT_ZERO,
+    StateProgram.VERIFY_CHECKPOINT,
+    StateProgram.VERIFY_ROLLBACK,
+    StateProgram.COMMIT_ACCEPTED,
+    StateProgram.SLOT_ZERO,
 )
 """The programs that need no snapshots: they have a node for each recurrent state, and all cost the same."""
 
-ALL: Final = tuple(Program)
+ALL_PROGRAMS: Final = tuple(StateProgram)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ProgramNode:
     """One step of a program.
 
     Attributes:
@@ -120,9 +120,9 @@ class Node:
 
     id: str
     state: int
-    op: Op
-    from_: Place | None
-    to: Place
+    op: NodeOp
+    from_: UnitPlace | None
+    to: UnitPlace
     bytes: int
     cache: int | None = None
 
@@ -137,18 +137,18 @@ class PricedProgram:
         bytes: Their sum.
     """
 
-    program: Program
-    nodes: tuple[Node, ...]
+    program: StateProgram
+    nodes: tuple[ProgramNode, ...]
     bytes: int
 
     @property
-    def op(self) -> Op:
+    def op(self) -> NodeOp:
         """What each of its nodes does."""
         return self.program.op
 
 
-def price(
-    circuit: StateCircuit, formats: Mapping[str, Dtype], programs: Sequence[Program] = ALL
+def price_programs(
+    circuit: StateCircuit, formats: Mapping[str, Dtype], programs: Sequence[StateProgram] = ALL_PROGRAMS
 ) -> tuple[PricedProgram, ...]:
     """Size programs from the states' declarations.
 
@@ -166,12 +166,12 @@ def price(
     return tuple(_price(circuit, formats, program) for program in programs)
 
 
-def _price(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program) -> PricedProgram:
+def _price(circuit: StateCircuit, formats: Mapping[str, Dtype], program: StateProgram) -> PricedProgram:
     nodes = tuple(_nodes(circuit, formats, program))
-    return PricedProgram(program=program, nodes=nodes, bytes=total((f"node {node.id}", node.bytes) for node in nodes))
+    return PricedProgram(program=program, nodes=nodes, bytes=u64_sum((f"node {node.id}", node.bytes) for node in nodes))
 
 
-def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program) -> Iterator[Node]:
+def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: StateProgram) -> Iterator[ProgramNode]:
     op, from_, to, snapshot = program.op, program.from_, program.to, program.snapshot
     caches = {state.of: index for index, state in enumerate(circuit.states) if state.kind is snapshot}
     if snapshot is not None and not caches:
@@ -183,16 +183,16 @@ def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: Program
         node_id = f"{program.value}.{state.id}"
         live = state.dtype(formats)
         size = live.size if cache is None else _element_size(program, live, circuit.states[cache].dtype(formats))
-        written = product(state.elements, size, subject=f"node {node_id}")
-        yield Node(id=node_id, state=index, op=op, from_=from_, to=to, bytes=written, cache=cache)
+        written = u64_product(state.elements, size, subject=f"node {node_id}")
+        yield ProgramNode(id=node_id, state=index, op=op, from_=from_, to=to, bytes=written, cache=cache)
 
 
-def _element_size(program: Program, live: Dtype, snapshot: Dtype) -> int:
+def _element_size(program: StateProgram, live: Dtype, snapshot: Dtype) -> int:
     """Bytes written for each element that goes to a snapshot or comes from one.
 
     A copy moves the live state's bytes as they are, as far as both places have room; a conversion writes elements of
     the dtype that its destination has.
     """
-    if program.op is Op.COPY:
+    if program.op is NodeOp.COPY:
         return min(live.size, snapshot.size)
-    return live.size if program.to is Place.LIVE else snapshot.size
+    return live.size if program.to is UnitPlace.LIVE else snapshot.size

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proofstream_state_cost.states.errors import BadState, MissingFormat, one_line
-from proofstream_state_cost.states.u64 import is_u64, product
+from proofstream_state_cost.states.u64 import is_u64, u64_product
 
 
 class Dtype(enum.Enum):
@@ -98,7 +98,7 @@ _KEY: Final = re.compile(r"\{([^\s{}=]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class StateFormat:
     """What a state's elements are stored as: a fixed dtype, or a key for which one is chosen when the model runs.
 
     Attributes:
@@ -113,7 +113,7 @@ class Format:
         return self.dtype.value if self.dtype is not None else f"{{{self.key}}}"
 
 
-def parse_format(word: str) -> Format:
+def parse_format(word: str) -> StateFormat:
     """Read a format as it is written: `f32`, `f16`, `bf16`, `fp8` or `{key}`.
 
     Raises:
@@ -121,16 +121,16 @@ def parse_format(word: str) -> Format:
     """
     match = _KEY.fullmatch(word)
     if match is not None and word.isprintable():
-        return Format(key=match[1])
+        return StateFormat(key=match[1])
     try:
-        return Format(dtype=Dtype(word))
+        return StateFormat(dtype=Dtype(word))
     except ValueError:
         known = ", ".join(dtype.value for dtype in Dtype)
         raise BadState(f"format {word!r} is no dtype and no {{key}}; the dtypes are {known}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class CircuitState:
     """One declared state.
 
     Attributes:
@@ -156,7 +156,7 @@ class State:
     layer: int | None
     section: Section
     kind: StateKind
-    format: Format
+    format: StateFormat
     elements: int
     verify: VerifyRule | None = None
     of: str | None = None
@@ -184,7 +184,7 @@ class State:
             MissingFormat: No dtype is given for its key.
             Overflow: They are more than 2^64 - 1.
         """
-        return product(self.elements, self.dtype(formats).size, subject=f"state {self.id}")
+        return u64_product(self.elements, self.dtype(formats).size, subject=f"state {self.id}")
 
     def dtype(self, formats: Mapping[str, Dtype]) -> Dtype:
         """The dtype of its elements.
@@ -201,7 +201,7 @@ class State:
         return dtype
 
 
-def _contradiction(state: State) -> str | None:
+def _contradiction(state: CircuitState) -> str | None:
     """What is wrong with a state by itself, or None."""
     kind = state.kind.value
     if not state.id or not all(map(str.isprintable, (state.id, state.local, state.block))):
@@ -233,11 +233,11 @@ class StateCircuit:
     """
 
     name: str
-    states: tuple[State, ...]
+    states: tuple[CircuitState, ...]
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        by_id: dict[str, State] = {}
+        by_id: dict[str, CircuitState] = {}
         for state in self.states:
             if state.id in by_id:
                 raise BadState(f"state {state.id}: there are two of that id")
@@ -259,17 +259,17 @@ class StateCircuit:
         return tuple(sorted(layers))
 
     @property
-    def recurrent_states(self) -> tuple[State, ...]:
+    def recurrent_states(self) -> tuple[CircuitState, ...]:
         """The states that programs move: recurrent, and of the model itself."""
         return tuple(state for state in self.states if is_moved(state))
 
 
-def is_moved(state: State) -> bool:
+def is_moved(state: CircuitState) -> bool:
     """Whether state programs move this state: it is recurrent, and not the drafting head's."""
     return state.kind is StateKind.RECURRENT and state.section is Section.MAIN
 
 
-def _check_copy(state: State, source: State | None) -> None:
+def _check_copy(state: CircuitState, source: CircuitState | None) -> None:
     """Raise if a snapshot does not fit what it is a copy of."""
     if source is None:
         raise BadState(f"state {state.id}: it is a copy of {one_line(state.of or '')}, and there is no such state")
@@ -282,7 +282,7 @@ def _check_copy(state: State, source: State | None) -> None:
         raise BadState(f"state {state.id}: it is a copy of {source.id}, and they have {sizes}")
 
 
-def _check_one_copy_each(states: tuple[State, ...]) -> None:
+def _check_one_copy_each(states: tuple[CircuitState, ...]) -> None:
     """Raise if a state has two snapshots of one kind: a program could not tell which one it saves to."""
     copies: dict[tuple[str, StateKind], str] = {}
     for state in states:

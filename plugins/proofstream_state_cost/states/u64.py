@@ -15,7 +15,7 @@ def is_u64(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX
 
 
-def product(first: int, *factors: int, subject: str) -> int:
+def u64_product(first: int, *factors: int, subject: str) -> int:
     """Multiply from left to right.
 
     Raises:
@@ -32,7 +32,7 @@ def product(first: int, *factors: int, subject: str) -> int:
     return result
 
 
-def total(terms: Iterable[tuple[str, int]]) -> int:
+def u64_sum(terms: Iterable[tuple[str, int]]) -> int:
     """Add up.
 
     Args:

@@ -12,18 +12,18 @@ from rich.text import Text
 
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.state_circuit import is_moved
-from proofstream_state_cost.tool.priced_circuit import Case, unread_note
 from proofstream_state_cost.tool.cost_tables import (
-    Row,
+    StateRow,
     comparison_table,
+    format_count,
     label_of,
-    number,
     plan_table,
     programs_table,
     rate_table,
     row_of,
     states_table,
 )
+from proofstream_state_cost.tool.priced_circuit import PricedCircuit, unread_note
 
 _WIDEST = 3
 _UNBOUNDED = 10_000
@@ -34,10 +34,12 @@ _PICK = "each program around a verify writes the total once; --convention NAME s
 _NO_STATE = "No layer keeps recurrent state: the programs around a verify write nothing."
 
 
-def one(case: Case, settings: Settings, *, width: int) -> Iterator[RenderableType]:
+def one_convention(case: PricedCircuit, settings: Settings, *, width: int) -> Iterator[RenderableType]:
     """The answer for one convention."""
     costs = case.costs
-    yield _headline(costs.name, costs.circuit.recurrent_layers, f"{number(costs.live_bytes)} bytes of recurrent state")
+    yield _headline(
+        costs.name, costs.circuit.recurrent_layers, f"{format_count(costs.live_bytes)} bytes of recurrent state"
+    )
     yield _listed([("convention", f"{costs.convention}: {case.counts}")])
     yield Text("")
     if costs.circuit.recurrent_states:
@@ -58,7 +60,9 @@ def one(case: Case, settings: Settings, *, width: int) -> Iterator[RenderableTyp
     yield _notes([*_unmoved(case), *case.notes, *map(unread_note, case.unread)])
 
 
-def several(cases: Sequence[Case], settings: Settings, *, left_out: Sequence[str]) -> Iterator[RenderableType]:
+def several_conventions(
+    cases: Sequence[PricedCircuit], settings: Settings, *, left_out: Sequence[str]
+) -> Iterator[RenderableType]:
     """The answer for all conventions side by side."""
     costs = cases[0].costs
     yield _headline(costs.name, costs.circuit.recurrent_layers, "by convention")
@@ -86,7 +90,7 @@ def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
     return table
 
 
-def to_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
+def render_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
     """The text of an answer for a terminal of that width. Where a table is wider, so is the text: no number is cut."""
     console = Console(file=io.StringIO(), force_terminal=colour, highlight=False, emoji=False)
     with console.capture() as capture:
@@ -105,7 +109,7 @@ def _needed(part: RenderableType, console: Console) -> int:
 
 def _headline(name: str, layers: int, what: str) -> Text:
     plural = "layer" if layers == 1 else "layers"
-    return _text(f"{name}: {number(layers)} recurrent {plural}, {what}", style="bold")
+    return _text(f"{name}: {format_count(layers)} recurrent {plural}, {what}", style="bold")
 
 
 def _text(text: str, *, style: str = "") -> Text:
@@ -113,19 +117,19 @@ def _text(text: str, *, style: str = "") -> Text:
     return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), style=style)
 
 
-def _widest(case: Case) -> Iterator[Text]:
+def _widest(case: PricedCircuit) -> Iterator[Text]:
     """The widest states: one of each size, with how many others are as wide."""
-    alike: dict[Row, list[str]] = {}
+    alike: dict[StateRow, list[str]] = {}
     for state in case.costs.circuit.recurrent_states:
         alike.setdefault(row_of(state, case), []).append(state.id)
     widest = sorted(alike.items(), key=lambda item: -item[0].each)
     for position, (row, ids) in enumerate(islice(widest, _WIDEST)):
-        others = f", and {number(len(ids) - 1)} more" if len(ids) > 1 else ""
-        size = f"{number(row.each)} bytes = {number(row.elements)} elements x {row.dtype}"
+        others = f", and {format_count(len(ids) - 1)} more" if len(ids) > 1 else ""
+        size = f"{format_count(row.each)} bytes = {format_count(row.elements)} elements x {row.dtype}"
         yield Text(f"{'widest' if not position else 'then':<6}  {ids[0]}{others}: {size}", style="dim")
 
 
-def _unmoved(case: Case) -> Iterator[str]:
+def _unmoved(case: PricedCircuit) -> Iterator[str]:
     states = [state for state in case.costs.circuit.states if not is_moved(state) and state.of is None]
     others = dict.fromkeys(map(label_of, states))
     if others:

@@ -10,9 +10,9 @@ from proofstream import ToolCall, UsageError
 from proofstream_state_cost.settings import Settings, read_settings
 from proofstream_state_cost.states.errors import MissingFormat
 from proofstream_state_cost.tool import answer
-from proofstream_state_cost.tool.state_file import Input, read_input
-from proofstream_state_cost.tool.cost_document import as_json
-from proofstream_state_cost.tool.priced_circuit import Case, make_case, unread_note
+from proofstream_state_cost.tool.cost_document import cost_document
+from proofstream_state_cost.tool.priced_circuit import PricedCircuit, price_circuit, unread_note
+from proofstream_state_cost.tool.state_file import StateFile, read_state_file
 
 _PIPE_WIDTH = 100
 
@@ -24,7 +24,7 @@ def run(call: ToolCall) -> int:
         ProofstreamError: FILE, an option or the two together are not acceptable, or a number is too large; one line.
     """
     settings = read_settings(call.settings)
-    found = read_input(call.argument, settings)
+    found = read_state_file(call.argument, settings)
     if call.as_json and not found.chosen:
         names = ", ".join(counted.convention for counted in found.counted)
         raise UsageError(
@@ -36,24 +36,24 @@ def run(call: ToolCall) -> int:
     if call.as_json:
         for key in cases[0].unread:
             call.note(unread_note(key))
-        call.write(json.dumps(as_json(cases[0], settings), indent=2))
+        call.write(json.dumps(cost_document(cases[0], settings), indent=2))
     else:
         call.write(_for_people(found, cases, settings).removesuffix("\n"))
     return 0
 
 
-def _cases(found: Input, settings: Settings) -> list[Case]:
+def _cases(found: StateFile, settings: Settings) -> list[PricedCircuit]:
     try:
-        return [make_case(counted, settings) for counted in found.counted]
+        return [price_circuit(counted, settings) for counted in found.counted]
     except MissingFormat as error:
         raise UsageError(str(error), hint=f"give one, as in --format {error.key}=bf16") from None
 
 
-def _for_people(found: Input, cases: list[Case], settings: Settings) -> str:
+def _for_people(found: StateFile, cases: list[PricedCircuit], settings: Settings) -> str:
     colour = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if colour else _PIPE_WIDTH
     if found.chosen:
-        parts = answer.one(cases[0], settings, width=width)
+        parts = answer.one_convention(cases[0], settings, width=width)
     else:
-        parts = answer.several(cases, settings, left_out=found.left_out)
-    return answer.to_text(parts, width=width, colour=colour)
+        parts = answer.several_conventions(cases, settings, left_out=found.left_out)
+    return answer.render_text(parts, width=width, colour=colour)

@@ -6,13 +6,13 @@ from typing import Any
 
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.costing import ProgramCost, unread_keys
-from proofstream_state_cost.states.plan import Plan, Term
-from proofstream_state_cost.states.programs import Node
-from proofstream_state_cost.states.state_circuit import State, is_moved
-from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, Case, per_second, unread_note
+from proofstream_state_cost.states.plan import PlanTerm, StatePlan
+from proofstream_state_cost.states.programs import ProgramNode
+from proofstream_state_cost.states.state_circuit import CircuitState, is_moved
+from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, PricedCircuit, per_second, unread_note
 
 
-def as_json(case: Case, settings: Settings) -> dict[str, Any]:
+def cost_document(case: PricedCircuit, settings: Settings) -> dict[str, Any]:
     """A case as JSON writes it."""
     costs, unread = case.costs, unread_keys(case.costs.circuit, case.costs.formats)
     document: dict[str, Any] = {
@@ -36,7 +36,7 @@ def as_json(case: Case, settings: Settings) -> dict[str, Any]:
     return document
 
 
-def _state(state: State, case: Case) -> dict[str, Any]:
+def _state(state: CircuitState, case: PricedCircuit) -> dict[str, Any]:
     formats = case.costs.formats
     known = state.format.dtype is not None or state.format.key in formats
     return {
@@ -57,18 +57,18 @@ def _program(cost: ProgramCost) -> dict[str, Any]:
     return {"bytes": cost.bytes, "nodes": [_node(node) for node in cost.priced.nodes]}
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: ProgramNode) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": node.id, "state": node.state, "op": node.op.value}
     if node.from_ is not None:
         shown |= {"from": node.from_.value, "to": node.to.value}
     return shown | {"bytes": node.bytes}
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: StatePlan) -> dict[str, Any]:
     return {"terms": [_term(term) for term in plan.terms], "bytes": plan.bytes}
 
 
-def _term(term: Term) -> dict[str, Any]:
+def _term(term: PlanTerm) -> dict[str, Any]:
     return {
         "id": term.state_id,
         "state": term.state,

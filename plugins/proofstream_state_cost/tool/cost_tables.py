@@ -11,10 +11,10 @@ from rich.text import Text
 
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.costing import ProgramCost
-from proofstream_state_cost.states.plan import Plan
-from proofstream_state_cost.states.u64 import product, total
-from proofstream_state_cost.states.state_circuit import Section, State
-from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, Case, per_second
+from proofstream_state_cost.states.plan import StatePlan
+from proofstream_state_cost.states.state_circuit import CircuitState, Section
+from proofstream_state_cost.states.u64 import u64_product, u64_sum
+from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, PricedCircuit, per_second
 
 _MIB = 2**20
 _ROOM_FOR_OP = 100
@@ -22,7 +22,7 @@ _TOTAL = "total"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StateRow:
     """States that one row stands for: of one group, one size and one dtype."""
 
     label: str
@@ -31,39 +31,55 @@ class Row:
     each: int
 
 
-def states_table(case: Case) -> Table:
+def states_table(case: PricedCircuit) -> Table:
     """The states that programs move, by group."""
     table = _table("group", "states", "elements", "dtype", "bytes each", "bytes", "MiB", left=("group", "dtype"))
-    rows: dict[Row, int] = {}
+    rows: dict[StateRow, int] = {}
     for state in case.costs.circuit.recurrent_states:
         row = row_of(state, case)
         rows[row] = rows.get(row, 0) + 1
     for row, count in rows.items():
-        whole = product(row.each, count, subject=row.label)
-        cells = (number(count), number(row.elements), row.dtype, number(row.each), number(whole), mib(whole))
+        whole = u64_product(row.each, count, subject=row.label)
+        cells = (
+            format_count(count),
+            format_count(row.elements),
+            row.dtype,
+            format_count(row.each),
+            format_count(whole),
+            format_mib(whole),
+        )
         table.add_row(row.label, *cells)
     all_bytes = case.costs.live_bytes
-    table.add_row(_TOTAL, number(sum(rows.values())), "", "", "", number(all_bytes), mib(all_bytes), style="bold")
+    table.add_row(
+        _TOTAL,
+        format_count(sum(rows.values())),
+        "",
+        "",
+        "",
+        format_count(all_bytes),
+        format_mib(all_bytes),
+        style="bold",
+    )
     return table
 
 
-def row_of(state: State, case: Case) -> Row:
+def row_of(state: CircuitState, case: PricedCircuit) -> StateRow:
     """What stands for a state in a table."""
     formats = case.costs.formats
-    return Row(label_of(state), state.elements, state.dtype(formats).value, state.unit_bytes(formats))
+    return StateRow(label_of(state), state.elements, state.dtype(formats).value, state.unit_bytes(formats))
 
 
-def label_of(state: State) -> str:
+def label_of(state: CircuitState) -> str:
     """What a state is called together with its like."""
     return state.group if state.section is Section.MAIN else f"draft {state.group}"
 
 
-def programs_table(case: Case, *, slots: int | None, width: int) -> Table:
+def programs_table(case: PricedCircuit, *, slots: int | None, width: int) -> Table:
     """What one run of each program writes, by program and group."""
     with_op = width >= _ROOM_FOR_OP
     columns = ["program", *(["what it does"] if with_op else []), "bytes", "MiB"]
     if slots is not None:
-        columns += [f"{number(slots)} slots, bytes", "MiB"]
+        columns += [f"{format_count(slots)} slots, bytes", "MiB"]
     table = _table(*columns, left=("program", "what it does"))
     for cost in case.costs.programs.values():
         what = what_it_does(cost)
@@ -84,23 +100,23 @@ def what_it_does(cost: ProgramCost) -> str:
     return f"{program.op.value} {moved}"
 
 
-def rate_table(case: Case, rate: Decimal, *, slots: int | None) -> Table:
+def rate_table(case: PricedCircuit, rate: Decimal, *, slots: int | None) -> Table:
     """Bytes a second at a rate of verifies."""
     columns = [f"at {rate:f} verifies/s", "bytes/s", "MiB/s"]
     if slots is not None:
-        columns += [f"{number(slots)} slots, bytes/s", "MiB/s"]
+        columns += [f"{format_count(slots)} slots, bytes/s", "MiB/s"]
     table = _table(*columns, left=(columns[0],))
     programs = case.costs.programs
     for name in VERIFY_RUNS:
         table.add_row(name, *_speeds(programs[name].bytes, rate, slots, name))
     checkpoint = programs[VERIFY_RUNS[0]].bytes
     then = max(programs[name].bytes for name in VERIFY_RUNS[1:])
-    whole = total((name, size) for name, size in (("a verify", checkpoint), ("a verify", then)))
+    whole = u64_sum((name, size) for name, size in (("a verify", checkpoint), ("a verify", then)))
     table.add_row("checkpoint, then one", *_speeds(whole, rate, slots, "a verify"), style="bold")
     return table
 
 
-def plan_table(case: Case, plan: Plan) -> Table:
+def plan_table(case: PricedCircuit, plan: StatePlan) -> Table:
     """What an engine holds, by group and holding."""
     table = _table("plan", "held as", "states", "units each", "bytes", "MiB", left=("plan", "held as"))
     sums: dict[tuple[str, str, int], list[int]] = {}
@@ -108,66 +124,68 @@ def plan_table(case: Case, plan: Plan) -> Table:
         label = label_of(case.costs.circuit.states[term.state])
         sums.setdefault((label, term.holding.value, term.units), []).append(term.bytes)
     for (label, holding, units), sizes in sums.items():
-        whole = total((label, size) for size in sizes)
-        table.add_row(label, holding, number(len(sizes)), number(units), number(whole), mib(whole))
-    table.add_row(_TOTAL, "", "", "", number(plan.bytes), mib(plan.bytes), style="bold")
+        whole = u64_sum((label, size) for size in sizes)
+        table.add_row(
+            label, holding, format_count(len(sizes)), format_count(units), format_count(whole), format_mib(whole)
+        )
+    table.add_row(_TOTAL, "", "", "", format_count(plan.bytes), format_mib(plan.bytes), style="bold")
     return table
 
 
-def comparison_table(cases: Sequence[Case], settings: Settings) -> Table:
+def comparison_table(cases: Sequence[PricedCircuit], settings: Settings) -> Table:
     """One sequence's recurrent state under several conventions side by side, in bytes."""
     table = _table("bytes", *(case.costs.convention for case in cases), left=("bytes",))
     sizes = [{group.group: group.bytes for group in case.costs.programs["slot_zero"].groups} for case in cases]
     for group in dict.fromkeys(name for each in sizes for name in each):
-        table.add_row(group, *(number(each[group]) if group in each else "" for each in sizes))
+        table.add_row(group, *(format_count(each[group]) if group in each else "" for each in sizes))
     totals = [case.costs.live_bytes for case in cases]
     _add_sums(table, _TOTAL, totals)
     if settings.slots is not None:
-        name = f"{number(settings.slots)} slots"
-        _add_sums(table, name, [product(size, settings.slots, subject=name) for size in totals])
+        name = f"{format_count(settings.slots)} slots"
+        _add_sums(table, name, [u64_product(size, settings.slots, subject=name) for size in totals])
     if settings.rate is not None:
-        speeds = [speed(size, settings.rate) for size in totals]
+        speeds = [format_speed(size, settings.rate) for size in totals]
         table.add_row(f"at {settings.rate:f}/s", *speeds)
     plans = [case.plan for case in cases if case.plan is not None]
     if plans and (settings.verify_steps or settings.kv_blocks):
-        _add_sums(table, f"plan, {number(settings.slots or 1)} slots", [plan.bytes for plan in plans])
+        _add_sums(table, f"plan, {format_count(settings.slots or 1)} slots", [plan.bytes for plan in plans])
     return table
 
 
 def _add_sums(table: Table, name: str, sizes: Sequence[int]) -> None:
-    table.add_row(name, *map(number, sizes), style="bold")
-    table.add_row("  MiB", *map(mib, sizes))
+    table.add_row(name, *map(format_count, sizes), style="bold")
+    table.add_row("  MiB", *map(format_mib, sizes))
 
 
-def number(value: int) -> str:
+def format_count(value: int) -> str:
     """A whole number with commas between thousands."""
     return f"{value:,}"
 
 
-def mib(value: float) -> str:
+def format_mib(value: float) -> str:
     """Bytes as MiB."""
     return f"{value / _MIB:,.2f}"
 
 
-def speed(value: int, rate: Decimal) -> str:
+def format_speed(value: int, rate: Decimal) -> str:
     """So many bytes so many times a second."""
     each = per_second(value, rate)
     return f"{each:,}" if isinstance(each, int) else f"{each:,.1f}"
 
 
 def _amounts(value: int, slots: int | None, name: str) -> list[str]:
-    cells = [number(value), mib(value)]
+    cells = [format_count(value), format_mib(value)]
     if slots is not None:
-        whole = product(value, slots, subject=f"{name} of {slots} slots")
-        cells += [number(whole), mib(whole)]
+        whole = u64_product(value, slots, subject=f"{name} of {slots} slots")
+        cells += [format_count(whole), format_mib(whole)]
     return cells
 
 
 def _speeds(value: int, rate: Decimal, slots: int | None, name: str) -> list[str]:
-    cells = [speed(value, rate), mib(per_second(value, rate))]
+    cells = [format_speed(value, rate), format_mib(per_second(value, rate))]
     if slots is not None:
-        whole = product(value, slots, subject=f"{name} of {slots} slots")
-        cells += [speed(whole, rate), mib(per_second(whole, rate))]
+        whole = u64_product(value, slots, subject=f"{name} of {slots} slots")
+        cells += [format_speed(whole, rate), format_mib(per_second(whole, rate))]
     return cells
 
 

@@ -8,16 +8,16 @@ from decimal import Decimal
 from fractions import Fraction
 
 from proofstream_state_cost.settings import Settings
-from proofstream_state_cost.states.costing import Costs, cost_programs, unread_keys
-from proofstream_state_cost.states.plan import Cache, Plan, PlanInputs, Verify, make_plan
-from proofstream_state_cost.states.state_circuit import Dtype, Section, State, StateCircuit, StateKind
+from proofstream_state_cost.states.costing import CircuitCosts, cost_circuit, unread_keys
+from proofstream_state_cost.states.plan import KvCache, PlanInputs, SpeculativeVerify, StatePlan, make_plan
+from proofstream_state_cost.states.state_circuit import CircuitState, Dtype, Section, StateCircuit, StateKind
 
 VERIFY_RUNS = ("verify_checkpoint", "verify_rollback", "commit_accepted")
 """What a speculative verify runs: the first one, and then one of the others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counted:
+class CountedCircuit:
     """A circuit whose states are counted under a convention.
 
     Attributes:
@@ -34,7 +34,7 @@ class Counted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
+class PricedCircuit:
     """What is answered.
 
     Attributes:
@@ -45,23 +45,23 @@ class Case:
         plan: What an engine holds, if that was asked.
     """
 
-    costs: Costs
+    costs: CircuitCosts
     counts: str
     notes: tuple[str, ...]
     unread: tuple[str, ...]
-    plan: Plan | None
+    plan: StatePlan | None
 
 
-def make_case(counted: Counted, settings: Settings) -> Case:
+def price_circuit(counted: CountedCircuit, settings: Settings) -> PricedCircuit:
     """Work a case out.
 
     Raises:
         StateError: A format is missing, or a number is above 2^64 - 1.
     """
     formats = {**counted.formats, **settings.formats}
-    costs = cost_programs(counted.circuit, formats, convention=counted.convention)
+    costs = cost_circuit(counted.circuit, formats, convention=counted.convention)
     plan = make_plan(counted.circuit, _inputs(settings, formats)) if settings.wants_plan else None
-    return Case(
+    return PricedCircuit(
         costs=costs,
         counts=_counts(counted, formats),
         notes=(*counted.circuit.assumptions, *_notes(counted, settings)),
@@ -81,7 +81,7 @@ def per_second(number: int, rate: Decimal) -> int | float:
     return exact.numerator if exact.denominator == 1 else float(exact)
 
 
-def _counts(counted: Counted, formats: Mapping[str, Dtype]) -> str:
+def _counts(counted: CountedCircuit, formats: Mapping[str, Dtype]) -> str:
     """What is counted, with the dtypes that its keys stand for."""
     keys = dict.fromkeys(state.format.key for state in counted.circuit.recurrent_states if state.format.key)
     chosen = [f"{{{key}}} is {formats[key].value}" for key in keys]
@@ -93,21 +93,21 @@ def _inputs(settings: Settings, formats: Mapping[str, Dtype]) -> PlanInputs:
     steps = settings.verify_steps
     cache = None
     if settings.kv_blocks is not None and settings.kv_block_size is not None:
-        cache = Cache(blocks=settings.kv_blocks, block_size=settings.kv_block_size)
-    verify = None if steps is None else Verify.of_width(steps, slots=slots)
+        cache = KvCache(blocks=settings.kv_blocks, block_size=settings.kv_block_size)
+    verify = None if steps is None else SpeculativeVerify.of_width(steps, slots=slots)
     return PlanInputs(formats=formats, slots=slots, verify=verify, kv=cache, draft_kv=cache)
 
 
-def _notes(counted: Counted, settings: Settings) -> Iterator[str]:
+def _notes(counted: CountedCircuit, settings: Settings) -> Iterator[str]:
     if settings.kv_blocks is not None and not any(map(_is_kv, counted.circuit.states)):
         yield "kv_blocks counts nothing: none of these states is a side of a KV cache"
     if settings.kv_blocks is not None and any(map(_is_draft_kv, counted.circuit.states)):
         yield "the drafting head's KV cache is taken to have as many blocks as the model's, of the same size"
 
 
-def _is_kv(state: State) -> bool:
+def _is_kv(state: CircuitState) -> bool:
     return state.kind is StateKind.PAGED_KV
 
 
-def _is_draft_kv(state: State) -> bool:
+def _is_draft_kv(state: CircuitState) -> bool:
     return _is_kv(state) and state.section is Section.DRAFT

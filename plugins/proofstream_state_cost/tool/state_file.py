@@ -11,14 +11,14 @@ from typing import Final, cast
 
 from proofstream import ConfigError, UsageError
 from proofstream_state_cost.circuit.file import FileFormat, parse_circuit
-from proofstream_state_cost.config.conventions import PRESETS, Convention, choose
+from proofstream_state_cost.config.conventions import PRESETS, Convention, choose_convention
 from proofstream_state_cost.config.counted_states import counts, state_circuit
 from proofstream_state_cost.config.model_config import is_model_config, read_model_config
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.settings import Settings
-from proofstream_state_cost.states.costing import DECLARED, Costs, cost_programs
+from proofstream_state_cost.states.costing import DECLARED, CircuitCosts, cost_circuit
 from proofstream_state_cost.states.errors import MissingFormat, StateError
-from proofstream_state_cost.tool.priced_circuit import Counted
+from proofstream_state_cost.tool.priced_circuit import CountedCircuit
 
 MAX_BYTES: Final = 4 * 2**20
 """A longer file is neither."""
@@ -33,7 +33,7 @@ _EITHER: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Input:
+class StateFile:
     """What FILE says.
 
     Attributes:
@@ -44,12 +44,12 @@ class Input:
     """
 
     path: str
-    counted: tuple[Counted, ...]
+    counted: tuple[CountedCircuit, ...]
     chosen: bool = True
     left_out: tuple[str, ...] = ()
 
 
-def read_input(path: str, settings: Settings) -> Input:
+def read_state_file(path: str, settings: Settings) -> StateFile:
     """Read FILE, and count its states.
 
     What is JSON begins with a brace; all else is TOML. JSON with the keys of a model's configuration is one; what has
@@ -71,11 +71,11 @@ def read_input(path: str, settings: Settings) -> Input:
         raise UsageError(f"{path}: this is neither a state circuit nor a model's config.json", hint=_EITHER)
     circuit = parse_circuit(text, format=form, name=path)
     _refuse_convention(path, settings)
-    counted = Counted(circuit=circuit, convention=DECLARED, counts=_DECLARED_COUNTS, formats={})
-    return Input(path=path, counted=(counted,))
+    counted = CountedCircuit(circuit=circuit, convention=DECLARED, counts=_DECLARED_COUNTS, formats={})
+    return StateFile(path=path, counted=(counted,))
 
 
-def given_costs(settings: Settings) -> Costs:
+def costs_of_file(settings: Settings) -> CircuitCosts:
     """What everything on the bus is priced by.
 
     Raises:
@@ -83,11 +83,11 @@ def given_costs(settings: Settings) -> Costs:
     """
     assert settings.file is not None
     try:
-        found = read_input(settings.file, settings)
+        found = read_state_file(settings.file, settings)
         if not found.chosen:
             raise _no_convention(found)
         (only,) = found.counted
-        return cost_programs(only.circuit, {**only.formats, **settings.formats}, convention=only.convention)
+        return cost_circuit(only.circuit, {**only.formats, **settings.formats}, convention=only.convention)
     except MissingFormat as error:
         hint = f"give one, as in --set state-cost.formats={error.key}=bf16"
         raise ConfigError(f"state-cost.file: {_shown(settings.file)}: {error}", hint=hint) from None
@@ -97,7 +97,7 @@ def given_costs(settings: Settings) -> Costs:
         raise ConfigError(f"state-cost.file: {error}", hint=error.hint) from None
 
 
-def _no_convention(found: Input) -> ConfigError:
+def _no_convention(found: StateFile) -> ConfigError:
     names = ", ".join(each.convention for each in found.counted)
     return ConfigError(
         f"state-cost.convention: {found.path} is a model's config.json, and how its states are counted is not said",
@@ -105,20 +105,20 @@ def _no_convention(found: Input) -> ConfigError:
     )
 
 
-def _of_model(text: str, path: str, settings: Settings) -> Input:
+def _of_model(text: str, path: str, settings: Settings) -> StateFile:
     model = read_model_config(text, source=path)
     if any(getattr(settings, key) is not None for key in _CONVENTION_KEYS):
-        convention = choose(
+        convention = choose_convention(
             settings.convention,
             conv_columns=settings.conv_columns,
             conv_dtype=settings.conv_dtype,
             h_dtype=settings.h_dtype,
             speculative_tokens=settings.speculative_tokens or 0,
         )
-        return Input(path=path, counted=(_counted(model, convention, settings),))
+        return StateFile(path=path, counted=(_counted(model, convention, settings),))
     refusals = {name: preset.why_not(model) for name, preset in PRESETS.items()}
     applicable = [preset for name, preset in PRESETS.items() if refusals[name] is None]
-    return Input(
+    return StateFile(
         path=path,
         counted=tuple(_counted(model, preset, settings) for preset in applicable),
         chosen=False,
@@ -126,8 +126,8 @@ def _of_model(text: str, path: str, settings: Settings) -> Input:
     )
 
 
-def _counted(model: RecurrentModel, convention: Convention, settings: Settings) -> Counted:
-    return Counted(
+def _counted(model: RecurrentModel, convention: Convention, settings: Settings) -> CountedCircuit:
+    return CountedCircuit(
         circuit=state_circuit(model, convention, snapshots=settings.snapshots),
         convention=convention.name,
         counts=counts(model, convention),

@@ -14,11 +14,11 @@ from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import BadState
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
 )
@@ -41,9 +41,9 @@ def test_a_full_declaration_is_taken_as_it_is() -> None:
         block="kda", layer=3, verify="conv_steps", lifetime="sequence",
     )  # fmt: skip
     assert read(declaration).states == (
-        State(
+        CircuitState(
             id="whatever", local="conv", block="kda", layer=3, section=Section.DRAFT, kind=StateKind.RECURRENT,
-            format=Format(key="ssm_h_storage"), elements=7, verify=VerifyRule.CONV_STEPS,
+            format=StateFormat(key="ssm_h_storage"), elements=7, verify=VerifyRule.CONV_STEPS,
         ),
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_a_snapshot_is_tied_to_its_state_by_the_whole_id() -> None:
     assert circuit.states[0].dtype({"h": Dtype.FP8}) is Dtype.FP8
 
 
-def declaration_of(state: State) -> StateDeclaration:
+def declaration_of(state: CircuitState) -> StateDeclaration:
     """As a producer would write it, with all that can be said."""
     return StateDeclaration(
         id=state.id, local=state.local, block=state.block, kind=state.kind.value, section=state.section.value,

@@ -36,7 +36,7 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes, read_stream
 from proofstream_state_cost import StateCostPlugin
-from proofstream_state_cost.pricer import MAX_JOBS, UNNAMED, Follower
+from proofstream_state_cost.pricer import MAX_JOBS, UNNAMED, StatePricer
 
 DATA = Path(__file__).parents[2] / "data"
 CIRCUIT = DATA / "state" / "qwen3.8-27b.toml"
@@ -357,7 +357,7 @@ class CountedList(list[StateDeclaration]):
 
 def test_a_run_compares_no_circuits_however_many_states_they_have() -> None:
     declared = CountedList(states())
-    follower = Follower(None, {}, logging.getLogger(__name__))
+    follower = StatePricer(None, {}, logging.getLogger(__name__))
 
     follower.feed(tuple(envelopes([started(), compiled(declared), *layer()])))
     before = declared.compared
@@ -462,7 +462,7 @@ def test_a_key_of_declared_states_is_configured() -> None:
 
 
 def test_what_it_remembers_is_bounded() -> None:
-    follower = Follower(None, {}, logging.getLogger("proofstream.test"))
+    follower = StatePricer(None, {}, logging.getLogger("proofstream.test"))
     opened, *_ = envelopes([])
     follower.feed((opened,))
     for job in range(MAX_JOBS + 50):

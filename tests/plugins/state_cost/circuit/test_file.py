@@ -16,7 +16,7 @@ from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.states.errors import CircuitFileError
 from proofstream_state_cost.states.plan import Holding
-from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.programs import StateProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, Lifetime, Section, StateCircuit, StateKind, VerifyRule
 
 ROOT = Path(__file__).parents[4]
@@ -118,7 +118,7 @@ def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
     for word in ("f32", "f16", "bf16"):
         expected = model["metrale_state_programs_bytes"][f"ssm_h_storage_{word}"]
         formats = {"ssm_h_storage": Dtype(word), "kv_cache_dtype": Dtype.BF16}
-        for program in price(circuit, formats):
+        for program in price_programs(circuit, formats):
             if program.nodes:
                 assert program.bytes == expected[program.program.value]
 
@@ -126,8 +126,8 @@ def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
 def test_an_example_has_snapshots() -> None:
     assert [path.name for path in EXAMPLES] == ["nemotron-3-nano-30b-a3b.toml", "qwen3.8-27b.toml"]
     formats = {"ssm_h_storage": Dtype.F16}
-    sizes = {p.program: p.bytes for p in price(parse(EXAMPLES[1].read_text("utf-8")), formats)}
-    assert sizes[Program.PREFIX_SAVE] > sizes[Program.RING_SAVE] == sizes[Program.SLOT_ZERO] > 0
+    sizes = {p.program: p.bytes for p in price_programs(parse(EXAMPLES[1].read_text("utf-8")), formats)}
+    assert sizes[StateProgram.PREFIX_SAVE] > sizes[StateProgram.RING_SAVE] == sizes[StateProgram.SLOT_ZERO] > 0
 
 
 DOCS = (ROOT / "docs" / "state-circuits.md").read_text(encoding="utf-8")
@@ -136,13 +136,13 @@ DOCS = (ROOT / "docs" / "state-circuits.md").read_text(encoding="utf-8")
 def test_the_example_of_the_docs_is_a_circuit_file() -> None:
     circuit = parse(DOCS.partition("```toml\n")[2].partition("```")[0])
     assert (len(circuit.states), circuit.recurrent_layers) == (24 * 3 + 9 * 2 + 2, 24)
-    [priced] = price(circuit, {"ssm_h_storage": Dtype.F32}, [Program.SLOT_ZERO])
+    [priced] = price_programs(circuit, {"ssm_h_storage": Dtype.F32}, [StateProgram.SLOT_ZERO])
     assert (
         priced.bytes == MODELS["Qwen/Qwen3.5-4B"]["conventions"]["metrale_f32_kernel_columns"]["total_bytes_per_slot"]
     )
 
 
-@pytest.mark.parametrize("words", [StateKind, Lifetime, Dtype, VerifyRule, Program, Holding])
+@pytest.mark.parametrize("words", [StateKind, Lifetime, Dtype, VerifyRule, StateProgram, Holding])
 def test_the_docs_name_every_word(words: type[enum.Enum]) -> None:
     assert [word.value for word in words if not re.search(rf"\b{word.value}\b", DOCS)] == []
 

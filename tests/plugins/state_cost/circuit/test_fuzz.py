@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from proofstream import StateDeclaration
 from proofstream_state_cost.circuit.file import parse_circuit
-from proofstream_state_cost.circuit.shapes import extents, parse_shape
+from proofstream_state_cost.circuit.shapes import measure_axes, parse_shape
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import BadShape, BadState, CircuitFileError, Overflow, StateError
 from proofstream_state_cost.states.plan import PlanInputs, make_plan
-from proofstream_state_cost.states.programs import price
-from proofstream_state_cost.states.u64 import U64_MAX
+from proofstream_state_cost.states.programs import price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
+from proofstream_state_cost.states.u64 import U64_MAX
 
 SMALL = (Path(__file__).parents[3] / "data" / "state" / "small.toml").read_text(encoding="utf-8")
 TABLES: dict[str, Any] = tomllib.loads(SMALL)
@@ -138,7 +138,7 @@ def check(text: str, language: Literal["toml", "json"]) -> StateCircuit | None:
         return None
     assert all(type(state.elements) is int and 0 <= state.elements <= U64_MAX for state in circuit.states)
     try:
-        priced = price(circuit, FORMATS)
+        priced = price_programs(circuit, FORMATS)
         plan = make_plan(circuit, PlanInputs(formats=FORMATS))
     except StateError:
         return circuit
@@ -228,7 +228,7 @@ def test_any_text_is_refused_in_a_line(text: str, language: Literal["toml", "jso
 def test_any_expression_is_refused_or_a_whole_number(text: str) -> None:
     dims = {"a": 3, "b": 2**40, "x": 5, "ab": 7}
     try:
-        lengths = extents(parse_shape(text), dims)
+        lengths = measure_axes(parse_shape(text), dims)
     except (BadShape, Overflow):
         return
     assert all(type(length) is int and 0 <= length <= U64_MAX for length in lengths)

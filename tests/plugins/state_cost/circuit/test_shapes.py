@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofstream_state_cost.circuit.shapes import elements, extents, parse_shape
+from proofstream_state_cost.circuit.shapes import count_elements, measure_axes, parse_shape
 from proofstream_state_cost.states.errors import BadShape, Overflow
 
 DIMS = {"a": 2, "b": 3, "c": 5, "x": 7, "zero": 0, "big": 2**63, "_n1": 11}
@@ -29,7 +29,7 @@ DIMS = {"a": 2, "b": 3, "c": 5, "x": 7, "zero": 0, "big": 2**63, "_n1": 11}
     ],
 )
 def test_a_shape_is_read_and_computed(text: str, lengths: tuple[int, ...]) -> None:
-    assert extents(parse_shape(text), DIMS) == lengths
+    assert measure_axes(parse_shape(text), DIMS) == lengths
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_shape_is_read_and_computed(text: str, lengths: tuple[int, ...]) -> No
 )  # fmt: skip
 def test_what_follows_no_rule_is_refused(text: str) -> None:
     with pytest.raises(BadShape):
-        extents(parse_shape(text), DIMS)
+        measure_axes(parse_shape(text), DIMS)
 
 
 @pytest.mark.parametrize(
@@ -50,24 +50,24 @@ def test_what_follows_no_rule_is_refused(text: str) -> None:
 )
 def test_a_dim_that_is_not_there_is_named_with_its_expression(text: str, name: str) -> None:
     with pytest.raises(BadShape, match=f"there is no dim '{name}', which the expression .* names; the dims are"):
-        extents(parse_shape(text), DIMS)
+        measure_axes(parse_shape(text), DIMS)
     with pytest.raises(BadShape, match="there are no dims"):
-        extents(parse_shape(text), {})
+        measure_axes(parse_shape(text), {})
 
 
 @pytest.mark.parametrize("text", ["18446744073709551616", "9" * 5000, "big*2", "big+big", "big*2*zero", "a x big+big"])
 def test_an_expression_that_64_bits_do_not_hold_is_an_error_and_not_wrapped(text: str) -> None:
     with pytest.raises(Overflow, match=r"the expression .* overflows"):
-        extents(parse_shape(text), DIMS)
+        measure_axes(parse_shape(text), DIMS)
 
 
 def test_the_largest_product_fits_and_the_next_does_not() -> None:
-    assert elements((2**32 - 1, 2**32 + 1), text="a x b") == 2**64 - 1
+    assert count_elements((2**32 - 1, 2**32 + 1), text="a x b") == 2**64 - 1
     with pytest.raises(Overflow, match=r"the shape a x b overflows: 4294967296 x 4294967296 is more than 2\^64 - 1"):
-        elements((2**32, 2**32), text="a x b")
+        count_elements((2**32, 2**32), text="a x b")
 
 
 def test_a_later_zero_does_not_hide_an_overflow() -> None:
     with pytest.raises(Overflow):
-        elements((2**63, 2, 0), text="a x b x zero")
-    assert elements((0, 2**63, 2**63), text="zero x a x b") == 0
+        count_elements((2**63, 2, 0), text="a x b x zero")
+    assert count_elements((0, 2**63, 2**63), text="zero x a x b") == 0

@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
-from proofstream_state_cost.config.conventions import PRESETS, Convention, ConventionError, choose, extrapolated
+from proofstream_state_cost.config.conventions import (
+    PRESETS,
+    Convention,
+    ConventionError,
+    choose_convention,
+    extrapolated,
+)
 from proofstream_state_cost.config.counted_states import counts, state_circuit
 from proofstream_state_cost.config.families import FAMILIES
 from proofstream_state_cost.config.model_config import parse_model_config
-from proofstream_state_cost.config.recurrent_model import Layers, Mixer, RecurrentModel
+from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers, RecurrentModel
 from proofstream_state_cost.states.errors import Overflow
-from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.programs import StateProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateKind, VerifyRule
 
 
@@ -20,7 +26,7 @@ def model(family: str = "mamba2", **changes: Any) -> RecurrentModel:
     fields: dict[str, Any] = {
         "model_type": family,
         "family": family,
-        "layers": Layers(3, (0, 2)),
+        "layers": RecurrentLayers(3, (0, 2)),
         "mixer": Mixer(block="mamba", h=(2, 4, 8), conv_channels=16, conv_kernel=4),
         "dtype": Dtype.BF16,
     }
@@ -116,7 +122,7 @@ def test_transformers_keeps_one_column_less_of_recurrent_gemma() -> None:
     gemma = model("recurrent_gemma", mixer=Mixer(block="rg_lru", h=(8,), conv_channels=8, conv_kernel=4))
     assert elements(gemma, PRESETS["transformers"]) == {"h": 8, "conv": 24}
     assert elements(gemma, PRESETS["metrale"]) == {"h": 8, "conv": 32}
-    assert elements(gemma, choose("transformers", conv_columns="K")) == {"h": 8, "conv": 32}
+    assert elements(gemma, choose_convention("transformers", conv_columns="K")) == {"h": 8, "conv": 32}
 
 
 def test_a_mixer_may_lack_either_state() -> None:
@@ -131,11 +137,11 @@ def test_a_mixer_may_lack_either_state() -> None:
 
 
 def test_no_recurrent_layer_is_a_circuit_without_states() -> None:
-    empty = model(layers=Layers(3, ()), mixer=None, assumptions=("said",))
+    empty = model(layers=RecurrentLayers(3, ()), mixer=None, assumptions=("said",))
     for preset in PRESETS.values():
         circuit = state_circuit(empty, preset)
         assert (circuit.states, circuit.recurrent_layers, circuit.assumptions) == ((), 0, ("said",))
-        assert [program.bytes for program in price(circuit, {})] == [0] * 8
+        assert [program.bytes for program in price_programs(circuit, {})] == [0] * 8
         assert counts(empty, preset) == "no layer keeps recurrent state"
 
 
@@ -201,23 +207,25 @@ def test_families_that_conventions_name_exist() -> None:
 
 @pytest.mark.parametrize(("word", "columns"), [("K", 4), ("k-1", 3), ("kernel", 4), ("Kernel-1", 3)])
 def test_columns_have_two_spellings(word: str, columns: int) -> None:
-    own = choose("transformers", conv_columns=word)
+    own = choose_convention("transformers", conv_columns=word)
     assert elements(model(), own)["conv"] == 16 * columns
     assert own.name == f"transformers+conv-columns={'K' if columns == 4 else 'K-1'}"
 
 
 def test_a_replaced_part_is_in_the_name() -> None:
-    one = choose("vllm", h_dtype="f32")
+    one = choose_convention("vllm", h_dtype="f32")
     assert one.name == "vllm+h-dtype=f32"
     assert formats(model(), one) == {"h": "f32", "conv": "bf16"}
-    all_three = choose("metrale", conv_columns="K-1", conv_dtype="fp8", h_dtype="{pool}")
+    all_three = choose_convention("metrale", conv_columns="K-1", conv_dtype="fp8", h_dtype="{pool}")
     assert all_three.name == "metrale+conv-columns=K-1,conv-dtype=fp8,h-dtype={pool}"
     assert formats(model(), all_three) == {"h": "{pool}", "conv": "fp8"}
-    assert choose("vllm") is PRESETS["vllm"]
+    assert choose_convention("vllm") is PRESETS["vllm"]
 
 
 def test_replaced_dtypes_take_the_assumptions_about_them_along() -> None:
-    assert state_circuit(model("qwen3_5"), choose("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
+    assert (
+        state_circuit(model("qwen3_5"), choose_convention("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
+    )
 
 
 def test_what_is_said_about_h_is_said_where_the_convention_decides_about_one() -> None:
@@ -225,22 +233,22 @@ def test_what_is_said_about_h_is_said_where_the_convention_decides_about_one() -
     without = Mixer(block="short_conv", h=None, conv_channels=16, conv_kernel=3)
     assert said in state_circuit(model(), PRESETS["transformers"]).assumptions
     assert said not in state_circuit(model("lfm2", mixer=without), PRESETS["transformers"]).assumptions
-    assert said not in state_circuit(model(), choose("transformers", h_dtype="f16")).assumptions
+    assert said not in state_circuit(model(), choose_convention("transformers", h_dtype="f16")).assumptions
 
 
 def test_three_parts_make_a_convention_of_their_own() -> None:
-    own = choose(conv_columns="K", conv_dtype="f16", h_dtype="f32")
+    own = choose_convention(conv_columns="K", conv_dtype="f16", h_dtype="f32")
     assert (own.name, formats(model(), own)) == ("custom", {"h": "f32", "conv": "f16"})
     assert own.why_not(model("recurrent_gemma")) is None
 
 
 def test_speculative_tokens_are_columns_of_vllm() -> None:
-    more = choose("vllm", speculative_tokens=2)
+    more = choose_convention("vllm", speculative_tokens=2)
     assert more.name == "vllm+speculative-tokens=2"
     assert elements(model(), more)["conv"] == 16 * 5
     assert "(K-1+2 columns of K=4)" in counts(model(), more)
-    assert elements(model(), choose("vllm", speculative_tokens=1))["conv"] == 16 * 4
-    assert choose("vllm", speculative_tokens=0) is PRESETS["vllm"]
+    assert elements(model(), choose_convention("vllm", speculative_tokens=1))["conv"] == 16 * 4
+    assert choose_convention("vllm", speculative_tokens=0) is PRESETS["vllm"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +267,7 @@ def test_speculative_tokens_are_columns_of_vllm() -> None:
 )
 def test_what_makes_no_convention_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConventionError) as caught:
-        choose(**arguments)
+        choose_convention(**arguments)
     assert str(caught.value) == message
 
 
@@ -267,14 +275,14 @@ def test_what_makes_no_convention_is_refused(arguments: dict[str, Any], message:
 
 
 def test_snapshots_follow_the_states_of_their_layer() -> None:
-    circuit = state_circuit(model(layers=Layers(1, (0,))), PRESETS["metrale"], snapshots=True)
+    circuit = state_circuit(model(layers=RecurrentLayers(1, (0,))), PRESETS["metrale"], snapshots=True)
     assert [(state.id, state.of, str(state.format), state.elements) for state in circuit.states[2:]] == [
         ("l0.mamba.ring_h", "l0.mamba.h", "f32", 64),
         ("l0.mamba.ring_conv", "l0.mamba.conv", "f32", 64),
         ("l0.mamba.prefix_h", "l0.mamba.h", "f32", 64),
         ("l0.mamba.prefix_conv", "l0.mamba.conv", "f32", 64),
     ]
-    (save,) = price(circuit, {"ssm_h_storage": Dtype.F16}, [Program.RING_SAVE])
+    (save,) = price_programs(circuit, {"ssm_h_storage": Dtype.F16}, [StateProgram.RING_SAVE])
     assert save.bytes == 64 * 2 + 64 * 4
 
 

@@ -13,7 +13,7 @@ from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.config.counted_states import state_circuit
 from proofstream_state_cost.config.families import KNOWN
 from proofstream_state_cost.config.model_config import parse_model_config
-from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.programs import StateProgram, price_programs
 
 _ROOT: Final = Path(__file__).parents[4]
 _PAGE: Final = (_ROOT / "docs" / "state-models.md").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def test_the_figures_are_the_program_s(name: str, layers: str, figures: str) -> 
     found: list[str] = []
     for preset in PRESETS.values():
         if preset.why_not(model) is None:
-            (zero,) = price(state_circuit(model, preset), preset.formats, [Program.SLOT_ZERO])
+            (zero,) = price_programs(state_circuit(model, preset), preset.formats, [StateProgram.SLOT_ZERO])
             found.append(f"{zero.bytes:,}")
         else:
             found.append("-")

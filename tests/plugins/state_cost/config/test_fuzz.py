@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.config.counted_states import counts, state_circuit
 from proofstream_state_cost.config.families import KNOWN
-from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.config.keys import ModelConfigError
+from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.states.errors import StateError
-from proofstream_state_cost.states.programs import price
+from proofstream_state_cost.states.programs import price_programs
 from proofstream_state_cost.states.state_circuit import Dtype
 
 _GOLDEN: Final = Path(__file__).parents[3] / "data" / "state" / "golden.json"
@@ -141,7 +141,7 @@ def test_the_lists_that_may_be_empty_are_few(name: str) -> None:
 
 def _bytes(document: dict[str, Any]) -> int:
     circuit = state_circuit(parse_model_config(document), PRESETS["metrale"])
-    return price(circuit, {"ssm_h_storage": Dtype.F32})[0].bytes
+    return price_programs(circuit, {"ssm_h_storage": Dtype.F32})[0].bytes
 
 
 def _numbers(table: dict[str, Any], prefix: Path_ = ()) -> Iterator[tuple[Path_, int]]:
@@ -192,7 +192,7 @@ def _answer(document: object) -> None:
         try:
             circuit = state_circuit(model, preset, snapshots=True)
             said = counts(model, preset)
-            programs = price(circuit, preset.formats)
+            programs = price_programs(circuit, preset.formats)
         except StateError as error:
             _check_message(error)
             continue

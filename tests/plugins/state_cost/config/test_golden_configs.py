@@ -12,7 +12,7 @@ import pytest
 from proofstream_state_cost.config.conventions import PRESETS, ConventionError, extrapolated
 from proofstream_state_cost.config.counted_states import state_circuit
 from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
-from proofstream_state_cost.states.programs import Program, price
+from proofstream_state_cost.states.programs import StateProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 _GOLDEN: Final = Path(__file__).parents[3] / "data" / "state" / "golden.json"
@@ -54,7 +54,7 @@ def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str
 
 def total(circuit: StateCircuit, convention: str) -> int:
     """Bytes of one sequence."""
-    (zero,) = price(circuit, PRESETS[convention].formats, [Program.SLOT_ZERO])
+    (zero,) = price_programs(circuit, PRESETS[convention].formats, [StateProgram.SLOT_ZERO])
     return zero.bytes
 
 
@@ -157,7 +157,7 @@ def test_as_metrale_declares(model: dict[str, Any]) -> None:
 @pytest.mark.parametrize("storage", ["f32", "f16", "bf16"])
 def test_what_all_eight_programs_write(model: dict[str, Any], storage: str) -> None:
     circuit = counted(model, "metrale", snapshots=True)
-    programs = price(circuit, {"ssm_h_storage": Dtype(storage)})
+    programs = price_programs(circuit, {"ssm_h_storage": Dtype(storage)})
     written = {program.program.value: program.bytes for program in programs}
     assert written == model["metrale_state_programs_bytes"][f"ssm_h_storage_{storage}"]
 

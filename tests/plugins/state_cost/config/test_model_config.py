@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from proofstream import ProofstreamError
-from proofstream_state_cost.config.model_config import is_model_config, parse_model_config, read_model_config
 from proofstream_state_cost.config.keys import MAX_LAYERS, ModelConfigError
+from proofstream_state_cost.config.model_config import is_model_config, parse_model_config, read_model_config
 from proofstream_state_cost.states.state_circuit import Dtype
 
 _MAMBA: Final[dict[str, Any]] = {

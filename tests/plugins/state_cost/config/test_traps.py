@@ -6,8 +6,8 @@ from typing import Any, Final, cast
 
 import pytest
 
-from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.config.keys import ModelConfigError
+from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentModel
 
 _MAMBA: Final[dict[str, Any]] = {

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofstream import StateBytes, StateProgramRun
-from proofstream_state_cost.states.costing import Costs, cost_programs, unread_keys
+from proofstream_state_cost.moved_bytes import MovedBytes
+from proofstream_state_cost.states.costing import CircuitCosts, cost_circuit, unread_keys
 from proofstream_state_cost.states.errors import MissingFormat, Overflow
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
 )
-from proofstream_state_cost.moved_bytes import Tally
 from proofstream_state_cost.tool.priced_circuit import per_second
 
 MOST = 2**64 - 1
@@ -31,14 +31,14 @@ def circuit(*sizes: int, key: str | None = None) -> StateCircuit:
     return StateCircuit(
         name="c",
         states=tuple(
-            State(
+            CircuitState(
                 id=f"l{layer}.mix.{local}",
                 local=local,
                 block="mix",
                 layer=layer,
                 section=Section.MAIN,
                 kind=StateKind.RECURRENT,
-                format=Format(key=key) if key else Format(dtype=Dtype.FP8),
+                format=StateFormat(key=key) if key else StateFormat(dtype=Dtype.FP8),
                 elements=size,
                 verify=VerifyRule.H_STEPS,
             )
@@ -48,8 +48,8 @@ def circuit(*sizes: int, key: str | None = None) -> StateCircuit:
     )
 
 
-def costs(*sizes: int) -> Costs:
-    return cost_programs(circuit(*sizes), {}, convention="declared")
+def costs(*sizes: int) -> CircuitCosts:
+    return cost_circuit(circuit(*sizes), {}, convention="declared")
 
 
 def run(sequences: int, duration_ns: int | None = None, program: str = "slot_zero") -> StateProgramRun:
@@ -72,11 +72,11 @@ def test_the_four_programs_are_there_also_without_states() -> None:
 
 
 def test_names_and_formats() -> None:
-    made = cost_programs(circuit(3, key="h"), {"h": Dtype.F16, "kv": Dtype.F32}, convention="x")
+    made = cost_circuit(circuit(3, key="h"), {"h": Dtype.F16, "kv": Dtype.F32}, convention="x")
     assert (made.name, made.convention, made.live_bytes) == (made.circuit.name, "x", 12)
     assert unread_keys(made.circuit, made.formats) == ["kv"]
     with pytest.raises(MissingFormat):
-        cost_programs(circuit(3, key="h"), {}, convention="x")
+        cost_circuit(circuit(3, key="h"), {}, convention="x")
     with pytest.raises(Overflow):
         costs(2**63)
 
@@ -94,7 +94,7 @@ RUNS = st.lists(
 def test_what_is_taken_is_what_was_added(size: int, runs: list[tuple[int, int | None]]) -> None:
     of = costs(size)
     unit = of.live_bytes
-    tally = Tally()
+    tally = MovedBytes()
     counted = [(n, ns) for n, ns in runs if tally.add(of, run(n, ns))]
     taken = tally.take()
 
@@ -112,7 +112,7 @@ def test_what_is_taken_is_what_was_added(size: int, runs: list[tuple[int, int | 
 
 def test_programs_and_circuits_are_kept_apart() -> None:
     one, other = costs(1), costs(1)
-    tally = Tally()
+    tally = MovedBytes()
     for of, program in ((one, "slot_zero"), (other, "slot_zero"), (one, "commit_accepted"), (one, "slot_zero")):
         assert tally.add(of, run(1, program=program))
     assert [(each.program, each.runs) for each in tally.take()] == [
@@ -123,7 +123,7 @@ def test_programs_and_circuits_are_kept_apart() -> None:
 
 
 def test_an_event_has_its_groups() -> None:
-    tally = Tally()
+    tally = MovedBytes()
     tally.add(costs(3, 4), run(5))
     (only,) = tally.take()
     assert only.states == [

@@ -13,7 +13,7 @@ from proofstream import StateDeclaration
 from proofstream_state_cost.circuit.file import parse_circuit
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import BadInputs, MissingFormat, Overflow
-from proofstream_state_cost.states.plan import Cache, Holding, Plan, PlanInputs, Verify, make_plan
+from proofstream_state_cost.states.plan import Holding, KvCache, PlanInputs, SpeculativeVerify, StatePlan, make_plan
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 DATA = Path(__file__).parents[3] / "data" / "state"
@@ -35,18 +35,18 @@ def circuit_of(*states: StateDeclaration) -> StateCircuit:
 def inputs_of(case: dict[str, Any]) -> PlanInputs:
     """A case's inputs; the published plan says only the product of blocks and block size."""
     caches = {
-        name: Cache(blocks=cache["blocks_times_block_size"] // 16, block_size=16)
+        name: KvCache(blocks=cache["blocks_times_block_size"] // 16, block_size=16)
         if "blocks_times_block_size" in cache
-        else Cache(**cache)
+        else KvCache(**cache)
         for name, cache in case.items()
         if name in ("kv", "draft_kv")
     }
-    verify = Verify(h_steps=tuple(case["verify"]["h_steps"]), conv_steps=case["verify"]["conv_steps"])
+    verify = SpeculativeVerify(h_steps=tuple(case["verify"]["h_steps"]), conv_steps=case["verify"]["conv_steps"])
     formats = {key: Dtype(word) for key, word in case["formats"].items()}
     return PlanInputs(formats=formats, slots=case["slots"], verify=verify, **caches)
 
 
-def by_group(circuit: StateCircuit, plan: Plan) -> dict[str, int]:
+def by_group(circuit: StateCircuit, plan: StatePlan) -> dict[str, int]:
     """Bytes by group and holding; what belongs to the drafting head is called so."""
     sums: dict[str, int] = {}
     for term in plan.terms:
@@ -129,21 +129,21 @@ def test_a_recurrent_state_of_the_drafting_head_is_held_and_each_kv_goes_by_its_
         declared("draft.gdn.h", 7, section="draft", format="fp8"),
         declared("l0.attn.table", 1000, kind="carry_table", format="fp8"),
     )
-    main_only = make_plan(circuit, PlanInputs(kv=Cache(blocks=3, block_size=2)))
+    main_only = make_plan(circuit, PlanInputs(kv=KvCache(blocks=3, block_size=2)))
     assert [(term.state_id, term.bytes) for term in main_only.terms] == [("l0.attn.k", 48), ("draft.gdn.h", 7)]
-    draft_only = make_plan(circuit, PlanInputs(draft_kv=Cache(blocks=3, block_size=5)))
+    draft_only = make_plan(circuit, PlanInputs(draft_kv=KvCache(blocks=3, block_size=5)))
     assert [(term.state_id, term.bytes) for term in draft_only.terms] == [("draft.attn.k", 120), ("draft.gdn.h", 7)]
 
 
 def test_a_verify_of_a_width_keeps_one_h_less_than_it_has_rows() -> None:
-    assert Verify.of_width(4, slots=2) == Verify(h_steps=(3, 3), conv_steps=4)
-    assert Verify.of_width(1, slots=1) == Verify(h_steps=(0,), conv_steps=1)
+    assert SpeculativeVerify.of_width(4, slots=2) == SpeculativeVerify(h_steps=(3, 3), conv_steps=4)
+    assert SpeculativeVerify.of_width(1, slots=1) == SpeculativeVerify(h_steps=(0,), conv_steps=1)
 
 
 @pytest.mark.parametrize(("width", "slots"), [(0, 1), (-1, 1), (4, -1), (2**64, 1), (True, 1)])
 def test_no_verify_has_no_rows(width: int, slots: int) -> None:
     with pytest.raises(BadInputs, match=r"a verify of .* rows in .* slots is none"):
-        Verify.of_width(width, slots=slots)
+        SpeculativeVerify.of_width(width, slots=slots)
 
 
 def test_no_slots_hold_nothing() -> None:
@@ -167,7 +167,7 @@ def test_a_verify_needs_a_rule_for_every_recurrent_state() -> None:
     inputs = PlanInputs(formats={"h": Dtype.F32})
     assert make_plan(circuit, inputs).bytes == 40
     with pytest.raises(BadInputs) as caught:
-        make_plan(circuit, PlanInputs(formats=inputs.formats, verify=Verify.of_width(2, slots=1)))
+        make_plan(circuit, PlanInputs(formats=inputs.formats, verify=SpeculativeVerify.of_width(2, slots=1)))
     assert str(caught.value) == "state plan: recurrent state l0.m.h declares no verify intermediates"
 
 
@@ -183,16 +183,32 @@ BIG = 2**63
         ([declared("l0.m.h", 2**62, format="f32")], PlanInputs(slots=0), "state l0.m.h"),
         ([declared("l0.m.h", 2**62, **KV | {"format": "f32"})], PlanInputs(), "state l0.m.h"),
         ([declared("l0.m.h", 2**62, **H)], PlanInputs(slots=4), "state l0.m.h"),
-        ([declared("l0.m.h", 0, **H)], PlanInputs(verify=Verify(h_steps=(BIG, BIG), conv_steps=1)), "state l0.m.h"),
-        ([declared("l0.m.h", 4, **H)], PlanInputs(verify=Verify(h_steps=(BIG,), conv_steps=1)), "state l0.m.h"),
-        ([declared("l0.m.c", 0, **CONV)], PlanInputs(verify=Verify(h_steps=(1, 1), conv_steps=BIG)), "state l0.m.c"),
-        ([declared("l0.m.c", 4, **CONV)], PlanInputs(verify=Verify(h_steps=(1,), conv_steps=BIG)), "state l0.m.c"),
-        ([declared("l0.a.k", 0, **KV)], PlanInputs(kv=Cache(blocks=BIG, block_size=2)), "state l0.a.k"),
-        ([declared("l0.a.k", 4, **KV)], PlanInputs(kv=Cache(blocks=BIG, block_size=1)), "state l0.a.k"),
+        (
+            [declared("l0.m.h", 0, **H)],
+            PlanInputs(verify=SpeculativeVerify(h_steps=(BIG, BIG), conv_steps=1)),
+            "state l0.m.h",
+        ),
+        (
+            [declared("l0.m.h", 4, **H)],
+            PlanInputs(verify=SpeculativeVerify(h_steps=(BIG,), conv_steps=1)),
+            "state l0.m.h",
+        ),
+        (
+            [declared("l0.m.c", 0, **CONV)],
+            PlanInputs(verify=SpeculativeVerify(h_steps=(1, 1), conv_steps=BIG)),
+            "state l0.m.c",
+        ),
+        (
+            [declared("l0.m.c", 4, **CONV)],
+            PlanInputs(verify=SpeculativeVerify(h_steps=(1,), conv_steps=BIG)),
+            "state l0.m.c",
+        ),
+        ([declared("l0.a.k", 0, **KV)], PlanInputs(kv=KvCache(blocks=BIG, block_size=2)), "state l0.a.k"),
+        ([declared("l0.a.k", 4, **KV)], PlanInputs(kv=KvCache(blocks=BIG, block_size=1)), "state l0.a.k"),
         ([declared("l0.m.h", BIG, **H), declared("l1.m.h", BIG, **H)], PlanInputs(), "the plan at state l1.m.h"),
         (
             [declared("l0.m.h", BIG, **H)],
-            PlanInputs(verify=Verify(h_steps=(0,), conv_steps=0)),
+            PlanInputs(verify=SpeculativeVerify(h_steps=(0,), conv_steps=0)),
             "the plan at state l0.m.h",
         ),
     ],
@@ -219,7 +235,7 @@ class CountedSteps(tuple[int, ...]):
 def test_many_states_do_not_add_up_many_slots_each() -> None:
     states = [declared(f"l{layer}.m.h", 4, **H) for layer in range(50)]
     steps = CountedSteps([3] * 100)
-    plan = make_plan(circuit_of(*states), PlanInputs(verify=Verify(h_steps=steps, conv_steps=4)))
+    plan = make_plan(circuit_of(*states), PlanInputs(verify=SpeculativeVerify(h_steps=steps, conv_steps=4)))
 
     assert {term.units for term in plan.terms if term.holding is Holding.STEPS} == {300}
     assert CountedSteps.walks < 10
@@ -237,10 +253,10 @@ def test_the_largest_plan_is_exact() -> None:
         ({"slots": 2**64}, "slots"),
         ({"slots": True}, "slots"),
         ({"slots": 1.0}, "slots"),
-        ({"verify": Verify(h_steps=(1, -1), conv_steps=1)}, "h_steps"),
-        ({"verify": Verify(h_steps=(1,), conv_steps=-1)}, "conv_steps"),
-        ({"kv": Cache(blocks=-1, block_size=1)}, "kv blocks"),
-        ({"draft_kv": Cache(blocks=1, block_size=2**64)}, "draft_kv block_size"),
+        ({"verify": SpeculativeVerify(h_steps=(1, -1), conv_steps=1)}, "h_steps"),
+        ({"verify": SpeculativeVerify(h_steps=(1,), conv_steps=-1)}, "conv_steps"),
+        ({"kv": KvCache(blocks=-1, block_size=1)}, "kv blocks"),
+        ({"draft_kv": KvCache(blocks=1, block_size=2**64)}, "draft_kv block_size"),
     ],
 )
 def test_inputs_that_count_nothing_are_refused(fields: dict[str, Any], name: str) -> None:

@@ -11,7 +11,14 @@ import pytest
 from proofstream import StateDeclaration
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import MissingFormat, Overflow
-from proofstream_state_cost.states.programs import ALL, VERIFY_PROGRAMS, Op, Place, Program, price
+from proofstream_state_cost.states.programs import (
+    ALL_PROGRAMS,
+    VERIFY_PROGRAMS,
+    NodeOp,
+    StateProgram,
+    UnitPlace,
+    price_programs,
+)
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "data" / "state" / "golden.json").read_text(encoding="utf-8"))
@@ -36,14 +43,14 @@ def formats_of(words: dict[str, str]) -> dict[str, Dtype]:
 
 
 def costs(circuit: StateCircuit, formats: dict[str, str]) -> dict[str, int]:
-    return {priced.program.value: priced.bytes for priced in price(circuit, formats_of(formats))}
+    return {priced.program.value: priced.bytes for priced in price_programs(circuit, formats_of(formats))}
 
 
 VERIFY_NAMES = ["verify_checkpoint", "verify_rollback", "commit_accepted", "slot_zero"]
 
 
 def test_the_programs_stand_in_their_order_with_their_ops_and_places() -> None:
-    said = [(p.value, p.op.value, p.from_ and p.from_.value, p.to.value) for p in Program]
+    said = [(p.value, p.op.value, p.from_ and p.from_.value, p.to.value) for p in StateProgram]
     assert said == [
         ("verify_checkpoint", "copy", "live", "checkpoint"),
         ("verify_rollback", "copy", "checkpoint", "live"),
@@ -55,13 +62,13 @@ def test_the_programs_stand_in_their_order_with_their_ops_and_places() -> None:
         ("prefix_restore", "convert", "prefix", "live"),
     ]
     assert [program.value for program in VERIFY_PROGRAMS] == VERIFY_NAMES
-    assert tuple(Program) == ALL
+    assert tuple(StateProgram) == ALL_PROGRAMS
 
 
 def test_upstream_every_recurrent_state_of_the_model_itself_has_a_node() -> None:
     case = RULES["upstream-ops-1"]
     circuit = from_case(case["states"])
-    for program in price(circuit, {"h": Dtype.F32}, VERIFY_PROGRAMS):
+    for program in price_programs(circuit, {"h": Dtype.F32}, VERIFY_PROGRAMS):
         name = program.program.value
         assert [node.id for node in program.nodes] == [
             node_id.replace("<program>", name) for node_id in case["node_ids_per_program"]
@@ -77,7 +84,7 @@ def test_upstream_a_program_costs_one_unit_of_each(check: dict[str, Any]) -> Non
     if "error" in check:
         for program in VERIFY_PROGRAMS:
             with pytest.raises(MissingFormat) as caught:
-                price(circuit, {}, [program])
+                price_programs(circuit, {}, [program])
             assert f"missing format, state {caught.value.state_id}, key {caught.value.key}" == check["error"]
     else:
         priced = costs(circuit, check["formats"])
@@ -93,10 +100,10 @@ def test_derived_one_unit_at_the_edge_of_64_bits(case: dict[str, Any]) -> None:
     for program in VERIFY_PROGRAMS:
         if "error" in case:
             with pytest.raises(Overflow) as caught:
-                price(circuit, formats_of(case["formats"]), [program])
+                price_programs(circuit, formats_of(case["formats"]), [program])
             assert caught.value.subject == f"node {program.value}.l0.m.h"
         else:
-            assert price(circuit, formats_of(case["formats"]), [program])[0].bytes == case["bytes"]
+            assert price_programs(circuit, formats_of(case["formats"]), [program])[0].bytes == case["bytes"]
 
 
 def test_derived_a_sum_beyond_64_bits_names_the_node_at_which_it_came_to_be() -> None:
@@ -123,7 +130,7 @@ def test_derived_without_a_recurrent_state_of_the_model_itself_there_is_nothing_
         declared("l0.attn.k", 8, kind="paged_kv"), declared("draft.gdn.h", 7, section="draft"),
         declared("l0.attn.stash", 9, kind="carry_stash"),
     )  # fmt: skip
-    for program in price(circuit, {}):
+    for program in price_programs(circuit, {}):
         assert (program.nodes, program.bytes) == ((), case["every_program_bytes"])
 
 
@@ -143,17 +150,17 @@ LATER = [("later-ring-f16", "ring"), ("later-prefix-f16", "prefix")]
 def test_later_a_snapshot_is_saved_and_restored(case_id: str, what: str) -> None:
     case = RULES[case_id]
     circuit = snapshot_circuit(case, f"{what}_snapshot", case[f"{what}_cache_dtype"])
-    priced = {program.program: program for program in price(circuit, {})}
+    priced = {program.program: program for program in price_programs(circuit, {})}
     for name in (f"{what}_save", f"{what}_restore"):
-        program = priced[Program(name)]
+        program = priced[StateProgram(name)]
         assert program.bytes == case[name]
         [node] = program.nodes
         assert (node.id, node.state, node.cache) == (f"{name}.l0.m.h", 1, 0)
         places = (node.from_, node.to) if name.endswith("save") else (node.to, node.from_)
-        assert places == (Place.LIVE, Place(what))
-        assert node.op is (Op.COPY if what == "ring" else Op.CONVERT)
+        assert places == (UnitPlace.LIVE, UnitPlace(what))
+        assert node.op is (NodeOp.COPY if what == "ring" else NodeOp.CONVERT)
     other = "prefix" if what == "ring" else "ring"
-    assert priced[Program(f"{other}_save")].nodes == ()
+    assert priced[StateProgram(f"{other}_save")].nodes == ()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +191,7 @@ def test_a_snapshot_of_the_drafting_head_is_in_no_program() -> None:
         declared("draft.m.h", 7, section="draft"),
         declared("draft.m.ring", 7, section="draft", kind="ring_snapshot", of="draft.m.h"),
     )
-    assert all(program.nodes == () for program in price(circuit, {}))
+    assert all(program.nodes == () for program in price_programs(circuit, {}))
 
 
 def test_the_key_of_a_snapshot_is_needed_only_where_it_is_moved() -> None:
@@ -192,17 +199,17 @@ def test_the_key_of_a_snapshot_is_needed_only_where_it_is_moved() -> None:
         declared("l0.m.h", 100, format="f32"),
         declared("l0.m.ring", 100, kind="ring_snapshot", format="{r}", of="l0.m.h"),
     )
-    assert price(circuit, {}, VERIFY_PROGRAMS)[0].bytes == 400
+    assert price_programs(circuit, {}, VERIFY_PROGRAMS)[0].bytes == 400
     with pytest.raises(MissingFormat) as caught:
-        price(circuit, {})
+        price_programs(circuit, {})
     assert (caught.value.state_id, caught.value.key) == ("l0.m.ring", "r")
 
 
 def test_programs_are_priced_in_the_order_that_was_asked_for() -> None:
-    asked = [Program.SLOT_ZERO, Program.VERIFY_CHECKPOINT]
-    priced = price(circuit_of(declared("l0.m.h", 1)), {"h": Dtype.F32}, asked)
+    asked = [StateProgram.SLOT_ZERO, StateProgram.VERIFY_CHECKPOINT]
+    priced = price_programs(circuit_of(declared("l0.m.h", 1)), {"h": Dtype.F32}, asked)
     assert [program.program for program in priced] == asked
-    assert (priced[0].nodes[0].from_, priced[0].nodes[0].to) == (None, Place.LIVE)
+    assert (priced[0].nodes[0].from_, priced[0].nodes[0].to) == (None, UnitPlace.LIVE)
 
 
 def test_every_rule_case_of_the_golden_file_is_one_of_these_or_of_the_plan() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from proofstream import StateDeclaration
 from proofstream_state_cost.circuit.file import parse_circuit
-from proofstream_state_cost.circuit.shapes import extents, parse_shape
+from proofstream_state_cost.circuit.shapes import measure_axes, parse_shape
 from proofstream_state_cost.declarations import circuit_from_declarations
 from proofstream_state_cost.states.errors import Overflow
-from proofstream_state_cost.states.plan import Cache, PlanInputs, Verify, make_plan
-from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, Program, price
-from proofstream_state_cost.states.u64 import U64_MAX, product, total
+from proofstream_state_cost.states.plan import KvCache, PlanInputs, SpeculativeVerify, make_plan
+from proofstream_state_cost.states.programs import VERIFY_PROGRAMS, StateProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
+from proofstream_state_cost.states.u64 import U64_MAX, u64_product, u64_sum
 
 WORDS = st.sampled_from([dtype.value for dtype in Dtype])
 FORMATS = st.fixed_dictionaries({key: st.sampled_from(Dtype) for key in ("a", "b")})
@@ -66,13 +66,13 @@ def declarations(draw: st.DrawFn, elements: st.SearchStrategy[int] = ELEMENTS) -
 CIRCUITS = declarations().map(lambda states: circuit_from_declarations("any", states))
 
 
-def costs(circuit: StateCircuit, formats: dict[str, Dtype]) -> dict[Program, int]:
-    return {priced.program: priced.bytes for priced in price(circuit, formats)}
+def costs(circuit: StateCircuit, formats: dict[str, Dtype]) -> dict[StateProgram, int]:
+    return {priced.program: priced.bytes for priced in price_programs(circuit, formats)}
 
 
 @given(CIRCUITS, FORMATS)
 def test_a_program_costs_the_sum_of_its_nodes(circuit: StateCircuit, formats: dict[str, Dtype]) -> None:
-    for priced in price(circuit, formats):
+    for priced in price_programs(circuit, formats):
         assert priced.bytes == sum(node.bytes for node in priced.nodes)
         assert [node.state for node in priced.nodes] == sorted({node.state for node in priced.nodes})
         for node in priced.nodes:
@@ -81,7 +81,7 @@ def test_a_program_costs_the_sum_of_its_nodes(circuit: StateCircuit, formats: di
 
 @given(CIRCUITS, FORMATS)
 def test_the_programs_around_a_verify_cost_the_same(circuit: StateCircuit, formats: dict[str, Dtype]) -> None:
-    totals = {priced.bytes for priced in price(circuit, formats, VERIFY_PROGRAMS)}
+    totals = {priced.bytes for priced in price_programs(circuit, formats, VERIFY_PROGRAMS)}
     assert totals == {sum(state.unit_bytes(formats) for state in circuit.recurrent_states)}
 
 
@@ -91,7 +91,7 @@ def test_one_slot_without_verify_and_caches_holds_what_the_programs_move(
 ) -> None:
     plan = make_plan(circuit, PlanInputs(formats=formats))
     main = sum(term.bytes for term in plan.terms if circuit.states[term.state].section.value == "main")
-    assert main == price(circuit, formats, [Program.SLOT_ZERO])[0].bytes
+    assert main == price_programs(circuit, formats, [StateProgram.SLOT_ZERO])[0].bytes
 
 
 @given(CIRCUITS, FORMATS)
@@ -99,9 +99,9 @@ def test_a_snapshot_moves_no_more_than_its_larger_side_and_a_ring_gives_back_wha
     circuit: StateCircuit, formats: dict[str, Dtype]
 ) -> None:
     priced = costs(circuit, formats)
-    assert priced[Program.RING_SAVE] == priced[Program.RING_RESTORE] <= priced[Program.SLOT_ZERO]
-    assert priced[Program.PREFIX_RESTORE] <= priced[Program.SLOT_ZERO]
-    assert priced[Program.PREFIX_SAVE] <= sum(
+    assert priced[StateProgram.RING_SAVE] == priced[StateProgram.RING_RESTORE] <= priced[StateProgram.SLOT_ZERO]
+    assert priced[StateProgram.PREFIX_RESTORE] <= priced[StateProgram.SLOT_ZERO]
+    assert priced[StateProgram.PREFIX_SAVE] <= sum(
         state.unit_bytes(formats) for state in circuit.states if state.kind.value == "prefix_snapshot"
     )
 
@@ -115,8 +115,8 @@ def test_the_order_of_the_states_changes_no_total(
     first, second = circuit_from_declarations("any", states), circuit_from_declarations("any", shuffled)
     assert costs(first, formats) == costs(second, formats)
     inputs = PlanInputs(
-        formats=formats, slots=3, verify=Verify.of_width(4, slots=2), kv=Cache(blocks=5, block_size=16),
-        draft_kv=Cache(blocks=7, block_size=16),
+        formats=formats, slots=3, verify=SpeculativeVerify.of_width(4, slots=2), kv=KvCache(blocks=5, block_size=16),
+        draft_kv=KvCache(blocks=7, block_size=16),
     )  # fmt: skip
     assert make_plan(first, inputs).bytes == make_plan(second, inputs).bytes
     assert first.recurrent_layers == second.recurrent_layers
@@ -128,7 +128,7 @@ def test_a_number_is_exact_or_an_error_that_names_a_node(
 ) -> None:
     circuit = circuit_from_declarations("any", states)
     exact = sum(state.elements * state.dtype(formats).size for state in circuit.recurrent_states)
-    found = outcome(lambda: price(circuit, formats, [Program.SLOT_ZERO])[0].bytes)
+    found = outcome(lambda: price_programs(circuit, formats, [StateProgram.SLOT_ZERO])[0].bytes)
     if exact > U64_MAX:
         assert found in {f"node slot_zero.{state.id}" for state in circuit.recurrent_states}
     else:
@@ -142,8 +142,9 @@ def test_a_number_is_exact_or_an_error_that_names_a_node(
         PlanInputs,
         formats=st.just({}),
         slots=COUNTS,
-        verify=st.none() | st.builds(Verify, h_steps=st.lists(COUNTS, max_size=4).map(tuple), conv_steps=COUNTS),
-        kv=st.none() | st.builds(Cache, blocks=COUNTS, block_size=COUNTS),
+        verify=st.none()
+        | st.builds(SpeculativeVerify, h_steps=st.lists(COUNTS, max_size=4).map(tuple), conv_steps=COUNTS),
+        kv=st.none() | st.builds(KvCache, blocks=COUNTS, block_size=COUNTS),
     ),
 )
 def test_a_plan_is_exact_or_an_error_that_names_a_state(
@@ -183,7 +184,7 @@ def test_costs_never_fall_when_a_dimension_grows(
     dims: dict[str, int], dim: str, more: int, formats: dict[str, Dtype]
 ) -> None:
     small, large = costs(sized(dims), formats), costs(sized(dims | {dim: dims[dim] + more}), formats)
-    assert all(small[program] <= large[program] for program in Program)
+    assert all(small[program] <= large[program] for program in StateProgram)
     if all(dims.values()):
         assert all(small[program] < large[program] for program in VERIFY_PROGRAMS)
 
@@ -194,13 +195,13 @@ def test_a_product_is_exact_or_an_error(factors: list[int]) -> None:
     for factor in factors:
         exact *= factor
         intermediate = max(intermediate, exact)
-    found = outcome(lambda: product(*factors, subject="it"))
+    found = outcome(lambda: u64_product(*factors, subject="it"))
     assert found == ("it" if intermediate > U64_MAX else exact)
 
 
 @given(st.lists(st.integers(0, U64_MAX), max_size=6))
 def test_a_sum_is_exact_or_an_error(terms: list[int]) -> None:
-    found = outcome(lambda: total(("it", term) for term in terms))
+    found = outcome(lambda: u64_sum(("it", term) for term in terms))
     assert found == ("it" if sum(terms) > U64_MAX else sum(terms))
 
 
@@ -217,4 +218,4 @@ def test_a_shape_is_what_arithmetic_says(dims: dict[str, int], data: st.DataObje
     expected = [
         sum(prod(dims[word] if word in dims else int(word) for word in term) for term in terms) for terms in axes
     ]
-    assert list(extents(parse_shape(text), dims)) == expected
+    assert list(measure_axes(parse_shape(text), dims)) == expected

@@ -9,25 +9,25 @@ import pytest
 
 from proofstream_state_cost.states.errors import BadState, MissingFormat, Overflow
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Lifetime,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
     parse_format,
 )
 
-H = State(
+H = CircuitState(
     id="l4.mamba.h",
     local="h",
     block="mamba",
     layer=4,
     section=Section.MAIN,
     kind=StateKind.RECURRENT,
-    format=Format(key="ssm_h_storage"),
+    format=StateFormat(key="ssm_h_storage"),
     elements=100,
     verify=VerifyRule.H_STEPS,
 )
@@ -37,12 +37,12 @@ RING = replace(H, id="l4.mamba.ring_h", local="ring_h", kind=StateKind.RING_SNAP
 @pytest.mark.parametrize(("word", "size"), [("f32", 4), ("f16", 2), ("bf16", 2), ("fp8", 1)])
 def test_a_dtype_has_its_size(word: str, size: int) -> None:
     assert Dtype(word).size == size
-    assert parse_format(word) == Format(dtype=Dtype(word))
+    assert parse_format(word) == StateFormat(dtype=Dtype(word))
     assert str(parse_format(word)) == word
 
 
 def test_a_format_may_be_a_key() -> None:
-    assert parse_format("{ssm_h_storage}") == Format(key="ssm_h_storage")
+    assert parse_format("{ssm_h_storage}") == StateFormat(key="ssm_h_storage")
     assert str(parse_format("{ssm_h_storage}")) == "{ssm_h_storage}"
 
 
@@ -164,7 +164,7 @@ PREFIX_OF_RING = replace(RING, id="l4.mamba.p", kind=StateKind.PREFIX_SNAPSHOT, 
         ),
     ],
 )
-def test_states_that_contradict_one_another_are_refused(states: tuple[State, ...], reason: str) -> None:
+def test_states_that_contradict_one_another_are_refused(states: tuple[CircuitState, ...], reason: str) -> None:
     with pytest.raises(BadState) as caught:
         StateCircuit(name="some", states=states)
     assert reason in str(caught.value)

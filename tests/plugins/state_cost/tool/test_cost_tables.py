@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from proofstream_state_cost.settings import Settings, read_settings
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
 )
 from proofstream_state_cost.tool import answer
-from proofstream_state_cost.tool.state_file import read_input
-from proofstream_state_cost.tool.priced_circuit import Case, Counted, make_case
+from proofstream_state_cost.tool.priced_circuit import CountedCircuit, PricedCircuit, price_circuit
+from proofstream_state_cost.tool.state_file import read_state_file
 
 CIRCUIT = Path(__file__).parents[3] / "data" / "state" / "qwen3.8-27b.toml"
 EVERYTHING: dict[str, Any] = {
@@ -35,32 +35,38 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def state(name: str, elements: int, **fields: Any) -> State:
+def state(name: str, elements: int, **fields: Any) -> CircuitState:
     defaults: dict[str, Any] = {
         "local": name.rpartition(".")[2],
         "block": "mix",
         "layer": 0,
         "section": Section.MAIN,
         "kind": StateKind.RECURRENT,
-        "format": Format(dtype=Dtype.F32),
+        "format": StateFormat(dtype=Dtype.F32),
         "verify": VerifyRule.H_STEPS,
     }
-    return State(id=name, elements=elements, **{**defaults, **fields})
+    return CircuitState(id=name, elements=elements, **{**defaults, **fields})
 
 
-def case_of(*states: State, settings: Settings | None = None, name: str = "any", counts: str = "") -> Case:
+def case_of(
+    *states: CircuitState, settings: Settings | None = None, name: str = "any", counts: str = ""
+) -> PricedCircuit:
     circuit = StateCircuit(name=name, states=states)
-    return make_case(Counted(circuit=circuit, convention="declared", counts=counts, formats={}), settings or Settings())
+    return price_circuit(
+        CountedCircuit(circuit=circuit, convention="declared", counts=counts, formats={}), settings or Settings()
+    )
 
 
-def shown(case: Case, settings: Settings | None = None, *, width: int = 100) -> str:
-    return answer.to_text(answer.one(case, settings or Settings(), width=width), width=width, colour=False)
+def shown(case: PricedCircuit, settings: Settings | None = None, *, width: int = 100) -> str:
+    return answer.render_text(
+        answer.one_convention(case, settings or Settings(), width=width), width=width, colour=False
+    )
 
 
 def published(width: int) -> str:
     chosen = read_settings(EVERYTHING)
-    (counted,) = read_input(str(CIRCUIT), chosen).counted
-    return shown(make_case(counted, chosen), chosen, width=width)
+    (counted,) = read_state_file(str(CIRCUIT), chosen).counted
+    return shown(price_circuit(counted, chosen), chosen, width=width)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])

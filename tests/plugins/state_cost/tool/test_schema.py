@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from proofstream_state_cost.config.conventions import PRESETS
 from proofstream_state_cost.settings import Settings, read_settings
 from proofstream_state_cost.states.plan import Holding
-from proofstream_state_cost.states.programs import Op, Place, Program
+from proofstream_state_cost.states.programs import NodeOp, StateProgram, UnitPlace
 from proofstream_state_cost.states.state_circuit import (
+    CircuitState,
     Dtype,
-    Format,
     Section,
-    State,
     StateCircuit,
+    StateFormat,
     StateKind,
     VerifyRule,
 )
-from proofstream_state_cost.tool.state_file import read_input
-from proofstream_state_cost.tool.cost_document import as_json
-from proofstream_state_cost.tool.priced_circuit import Counted, make_case
+from proofstream_state_cost.tool.cost_document import cost_document
+from proofstream_state_cost.tool.priced_circuit import CountedCircuit, price_circuit
+from proofstream_state_cost.tool.state_file import read_state_file
 
 DATA = Path(__file__).parents[3] / "data" / "state"
 CIRCUIT = DATA / "qwen3.8-27b.toml"
@@ -131,8 +131,8 @@ CHECKS: dict[str, Check] = {
 
 def document(path: Path, **table: Any) -> dict[str, Any]:
     settings = read_settings(table)
-    (counted,) = read_input(str(path), settings).counted
-    made: dict[str, Any] = json.loads(json.dumps(as_json(make_case(counted, settings), settings)))
+    (counted,) = read_state_file(str(path), settings).counted
+    made: dict[str, Any] = json.loads(json.dumps(cost_document(price_circuit(counted, settings), settings)))
     return made
 
 
@@ -162,7 +162,7 @@ def test_what_a_circuit_gives(table: dict[str, Any]) -> None:
 def test_what_models_give(model: Any, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": model["model_type"], **model["config"]}))
-    known = [each.convention for each in read_input(str(path), Settings()).counted]
+    known = [each.convention for each in read_state_file(str(path), Settings()).counted]
     assert {"metrale", "transformers"} <= set(known) <= set(PRESETS)
     for convention in known:
         snapshots = convention == "metrale"
@@ -216,14 +216,14 @@ STATES = st.lists(
 @given(STATES, st.decimals("1e-9", "1e9"))
 def test_what_any_circuit_gives(shapes: list[tuple[StateKind, Section, Dtype, int]], rate: Any) -> None:
     states = tuple(
-        State(
+        CircuitState(
             id=f"s{index}",
             local=f"s{index}",
             block="",
             layer=None,
             section=section,
             kind=kind,
-            format=Format(dtype=dtype),
+            format=StateFormat(dtype=dtype),
             elements=elements,
             verify=VerifyRule.H_STEPS if kind is StateKind.RECURRENT else None,
             of=None,
@@ -231,9 +231,11 @@ def test_what_any_circuit_gives(shapes: list[tuple[StateKind, Section, Dtype, in
         for index, (kind, section, dtype, elements) in enumerate(shapes)
         if kind is not StateKind.RING_SNAPSHOT  # one of nothing is refused
     )
-    counted = Counted(circuit=StateCircuit(name="any", states=states), convention="declared", counts="", formats={})
+    counted = CountedCircuit(
+        circuit=StateCircuit(name="any", states=states), convention="declared", counts="", formats={}
+    )
     settings = Settings(slots=1, rate=rate)
-    made = json.loads(json.dumps(as_json(make_case(counted, settings), settings)))
+    made = json.loads(json.dumps(cost_document(price_circuit(counted, settings), settings)))
     assert list(errors(made, SCHEMA)) == []
     recurrent = [s for s in made["states"] if (s["kind"], s["section"]) == ("recurrent", "main")]
     assert made["bytes_per_sequence"] == sum(state["bytes"] for state in recurrent)
@@ -242,12 +244,12 @@ def test_what_any_circuit_gives(shapes: list[tuple[StateKind, Section, Dtype, in
 def test_the_words_of_the_schema_are_those_of_the_model() -> None:
     defs = SCHEMA["$defs"]
     assert defs["dtype"]["enum"] == [each.value for each in Dtype]
-    assert defs["place"]["enum"] == [each.value for each in Place]
-    assert defs["node"]["properties"]["op"]["enum"] == [each.value for each in Op]
+    assert defs["place"]["enum"] == [each.value for each in UnitPlace]
+    assert defs["node"]["properties"]["op"]["enum"] == [each.value for each in NodeOp]
     assert defs["state"]["properties"]["kind"]["enum"] == [each.value for each in StateKind]
     assert defs["state"]["properties"]["section"]["enum"] == [each.value for each in Section]
     assert defs["term"]["properties"]["holding"]["enum"] == [each.value for each in Holding]
-    assert SCHEMA["properties"]["programs"]["propertyNames"]["enum"] == [each.value for each in Program]
+    assert SCHEMA["properties"]["programs"]["propertyNames"]["enum"] == [each.value for each in StateProgram]
 
 
 BREAKS: dict[str, Callable[[Any], object]] = {
