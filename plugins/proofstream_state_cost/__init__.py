@@ -25,84 +25,86 @@ _TOOL_OPTIONS = (
         key="convention",
         kind=OptionKind.VALUE,
         metavar="NAME",
-        summary="How the states of a config.json are counted: metrale, transformers, vllm or sglang; else all of them.",
+        summary="How the states of a config.json are counted: metrale, transformers, vllm or sglang; by default all.",
     ),
     Option(
         flag="--conv-columns",
         key="conv_columns",
         kind=OptionKind.VALUE,
         metavar="COLUMNS",
-        summary="Columns of a convolution's window that are stored, K or K-1; else as the convention has it.",
+        summary="Stored columns of a convolution's window, K or K-1; by default as the convention says.",
     ),
     Option(
         flag="--conv-dtype",
         key="conv_dtype",
         kind=OptionKind.VALUE,
         metavar="DTYPE",
-        summary="What windows are stored as, a dtype or {key}; else as the convention has it.",
+        summary="Dtype of stored windows, or {key}; by default as the convention says.",
     ),
     Option(
         flag="--h-dtype",
         key="h_dtype",
         kind=OptionKind.VALUE,
         metavar="DTYPE",
-        summary="What temporal states are stored as, a dtype or {key}; else as the convention has it.",
+        summary="Dtype of stored temporal states, or {key}; by default as the convention says.",
     ),
     Option(
         flag="--speculative-tokens",
         key="speculative_tokens",
         kind=OptionKind.VALUE,
         metavar="N",
-        summary="Columns that vllm's windows have besides, for so many speculated tokens.",
+        summary="Speculated tokens, each of which adds a column to vllm's windows.",
     ),
     Option(
         flag="--snapshots",
         key="snapshots",
         kind=OptionKind.SWITCH,
-        summary="Count the programs of ring and prefix snapshots as well, in f32 as Metrale keeps them.",
+        summary="Also count the programs of ring and prefix snapshots, in f32 as Metrale keeps them.",
     ),
     Option(
         flag="--slots",
         key="slots",
         kind=OptionKind.VALUE,
         metavar="N",
-        summary="Plan memory for so many sequences at once, the padding one included.",
+        summary="Plan memory for N sequences at once, including the padding sequence.",
     ),
     Option(
         flag="--verify-steps",
         key="verify_steps",
         kind=OptionKind.VALUE,
         metavar="K",
-        summary="Plan memory for speculative verifies of K rows.",
+        summary="Plan memory for speculative verifies of K rows each.",
     ),
     Option(
         flag="--kv-blocks",
         key="kv_blocks",
         kind=OptionKind.VALUE,
         metavar="N",
-        summary="Plan memory for so many blocks of KV cache.",
+        summary="Plan memory for a KV cache of N blocks.",
     ),
     Option(
         flag="--kv-block-size",
         key="kv_block_size",
         kind=OptionKind.VALUE,
         metavar="M",
-        summary="Tokens in a block of KV cache.",
+        summary="Tokens in each block of the KV cache.",
     ),
     Option(
         flag="--rate",
         key="rate",
         kind=OptionKind.VALUE,
         metavar="R",
-        summary="Say what R verifies a second of one sequence come to in bytes a second.",
+        summary="Show the bytes a second that R verifies a second of one sequence write.",
     ),
 )
 
 
 def _run_tool(call: ToolCall) -> int:
-    from proofstream_state_cost.tool.command import run  # rich and pydantic are not for `--help`
+    from proofstream_state_cost.tool.command import (
+        run_state_cost,  # only here, so that `--help` loads neither rich nor pydantic
+    )
 
-    return run(call)
+    return run_state_cost(call)
 
 
 def _given_costs(settings: Settings) -> CircuitCosts | None:
@@ -116,59 +118,63 @@ def _given_costs(settings: Settings) -> CircuitCosts | None:
 class StateCostPlugin:
     """The plugin `state-cost`.
 
-    A recording has the costs that were derived when it was made. Unless somebody asks for the plugin they are not
-    derived anew: the file that they rest on may not be at hand.
+    A recording already holds the costs that were derived when it was made. They are derived again only if the user asks
+    for the plugin, because the file that they rest on may not be at hand.
 
     Args:
-        settings: Values of the configuration table `[state-cost]`, which win over it.
+        settings: Values that override the configuration table `[state-cost]`.
     """
 
     autoload: ClassVar[bool] = True
     rederives: ClassVar[str] = "asked"
+    derives: ClassVar[tuple[str, ...]] = ("StateProgramCost", "StateBytesMoved")
 
     def __init__(self, **settings: Any) -> None:
         self._given = settings
-        self._follower: StatePricer | None = None
+        self._pricer: StatePricer | None = None
         self._asked = False
         self._has_file = False
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--state-cost FILE``."""
+        """Declare ``--state-cost FILE``."""
         summary = "Price recurrent state by FILE, a state circuit or a model's config.json."
         return [Option(flag="--state-cost", key="file", kind=OptionKind.VALUE, summary=summary, metavar="FILE")]
 
     @hookimpl
     def proofstream_commands(self) -> Iterable[Tool]:
-        """``proofstream state-cost FILE``."""
-        summary = "Say what the recurrent state of a model costs in bytes."
+        """Declare ``proofstream state-cost FILE``."""
+        summary = "Show what the recurrent state of a model costs in bytes."
         return [Tool(name="state-cost", summary=summary, argument="FILE", options=_TOOL_OPTIONS, run=_run_tool)]
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Read the settings and the file that they name."""
+        """Read the settings and the file that they name.
+
+        The plugin never sits a run out: whether there are states to price shows only when a circuit is compiled.
+        """
         from proofstream_state_cost.pricer import StatePricer
         from proofstream_state_cost.settings import read_settings
 
         settings = read_settings({**context.config, **self._given})
         self._has_file = settings.file is not None
         self._asked = context.asked or self._has_file
-        self._follower = StatePricer(_given_costs(settings), settings.formats, context.log)
+        self._pricer = StatePricer(_given_costs(settings), settings.formats, context.log)
         return True
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:
-        """Publish what proofs' programs cost, and what runs have moved."""
-        return self._follower.feed(batch) if self._follower is not None and batch else None
+        """Publish the costs of proofs' programs, and the bytes that runs moved."""
+        return self._pricer.price_batch(batch) if self._pricer is not None and batch else None
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """What was published and counted; and what could not be, as lost if it was asked for."""
-        follower = self._follower
-        if follower is None:
+        """Return the counts of what was priced and what could not be; the latter is lost if it was asked for."""
+        pricer = self._pricer
+        if pricer is None:
             return {}
         runs = "lost_runs" if self._asked else "unpriced_runs"
         circuits = "lost_circuits" if self._asked and not self._has_file else "unpriced_circuits"
-        missing = {runs: follower.unpriced_runs, circuits: follower.broken_circuits}
-        counted = {"published_costs": follower.costs, "priced_runs": follower.runs}
+        missing = {runs: pricer.unpriced_runs, circuits: pricer.unpriced_circuits}
+        counted = {"published_costs": pricer.published_costs, "priced_runs": pricer.priced_runs}
         return counted | {name: count for name, count in missing.items() if count}

@@ -1,4 +1,4 @@
-"""What the state programs that ran have written: counted runs times derived bytes, exact or refused."""
+"""Counts the bytes that state programs moved: reported runs times derived bytes, exact or refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _RunSum:
     timed_ns: int = 0
 
     def plus(self, run: StateProgramRun) -> _RunSum:
-        # A duration of zero is a clock too coarse to tell, not an infinite bandwidth.
+        # A duration of zero comes from a clock that is too coarse; it does not mean infinite bandwidth.
         timed_ns = 0 if run.duration_ns is msgspec.UNSET else run.duration_ns
         timed_sequences = run.sequences if timed_ns else 0
         return _RunSum(
@@ -36,17 +36,22 @@ class _RunSum:
 
 
 class MovedBytes:
-    """Adds up runs until they are taken.
+    """Adds up runs until they are taken as events.
 
-    A total that would pass 2^64 - 1 is taken apart into several events; one run that does so by itself is refused.
+    A total that would exceed 2^64 - 1 is split over several events. A single run that exceeds it is refused.
     """
 
     def __init__(self) -> None:
         self._sums: dict[tuple[CircuitCosts, str], _RunSum] = {}
         self._full: list[StateBytesMoved] = []
 
-    def add(self, costs: CircuitCosts, run: StateProgramRun) -> bool:
-        """Count a run of a program that is one of `costs`; False if its bytes have no exact number."""
+    def count_run(self, costs: CircuitCosts, run: StateProgramRun) -> bool:
+        """Count a run. Returns False if its bytes exceed 2^64 - 1.
+
+        Args:
+            costs: What it is priced by; the run's program must be in it.
+            run: The run.
+        """
         cost = costs.programs[run.program]
         alone = _RunSum().plus(run)
         if not alone.fits(cost):
@@ -60,27 +65,27 @@ class MovedBytes:
         self._sums[key] = together
         return True
 
-    def take(self) -> list[StateBytesMoved]:
-        """What was counted since the last time, an event for each program."""
-        rest = [_moved(costs, costs.programs[program], u64_sum) for (costs, program), u64_sum in self._sums.items()]
+    def take_moved(self) -> list[StateBytesMoved]:
+        """Return the runs counted since the last call, one event for each program, and start again from zero."""
+        rest = [_moved(costs, costs.programs[program], runs) for (costs, program), runs in self._sums.items()]
         moved = [*self._full, *rest]
         self._sums.clear()
         self._full.clear()
         return moved
 
 
-def _moved(costs: CircuitCosts, cost: ProgramCost, u64_sum: _RunSum) -> StateBytesMoved:
+def _moved(costs: CircuitCosts, cost: ProgramCost, counted: _RunSum) -> StateBytesMoved:
     return StateBytesMoved(
         circuit=costs.name,
         convention=costs.convention,
         program=cost.name,
-        runs=u64_sum.runs,
-        sequences=u64_sum.sequences,
-        bytes=u64_sum.sequences * cost.bytes,
+        runs=counted.runs,
+        sequences=counted.sequences,
+        bytes=counted.sequences * cost.bytes,
         states=[
-            StateBytes(group=each.group, kind=each.kind, states=each.states, bytes=u64_sum.sequences * each.bytes)
+            StateBytes(group=each.group, kind=each.kind, states=each.states, bytes=counted.sequences * each.bytes)
             for each in cost.groups
         ],
-        timed_bytes=u64_sum.timed_sequences * cost.bytes,
-        timed_ns=u64_sum.timed_ns,
+        timed_bytes=counted.timed_sequences * cost.bytes,
+        timed_ns=counted.timed_ns,
     )

@@ -1,4 +1,4 @@
-"""What a person can configure of state costs: the command's options and the bus's, which are one table."""
+"""The settings of state costs: one table holds the options of the command and those of a run."""
 
 from __future__ import annotations
 
@@ -10,45 +10,44 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from proofstream import read_table
 from proofstream_state_cost.states.state_circuit import Dtype
+from proofstream_state_cost.states.u64 import U64_MAX
 
 MAX_SLOTS = 2**16
-"""No engine holds more sequences at once; a plan with verify slots lists each of them."""
+"""No engine holds more sequences at once. The limit bounds a plan, which lists each verify slot."""
 
 MAX_VERIFY_STEPS = 2**16
 MAX_RATE = Decimal(10**9)
-_MAX_U64 = 2**64 - 1
 _NEEDS = "{} needs {}: a KV cache has blocks times the tokens in one"
 _FORM = "KEY=DTYPE, such as ssm_h_storage=f32"
 
 
-def _no_truth(value: object) -> object:
-    """Refuse true and false, which would count as 1 and 0."""
+def _refuse_bool(value: object) -> object:
+    """Refuse true and false, which Python takes for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"a number is needed, not {str(value).lower()}")
     return value
 
 
-_Count = Annotated[int, BeforeValidator(_no_truth)]
+_Count = Annotated[int, BeforeValidator(_refuse_bool)]
 
 
 class Settings(BaseModel):
     """The table `state-cost`.
 
     Attributes:
-        file: On the bus: the state circuit, or the model's `config.json`, that proofs and runs are priced by.
+        file: In a run: the state circuit, or the model's `config.json`, that prices proofs and runs.
         convention: How the states of a `config.json` are counted; a state circuit declares its own.
-        conv_columns: How many columns of a convolution's window of K are stored, `K` or `K-1`; by default as the
-            convention has it.
-        conv_dtype: What windows are stored as, a dtype or `{key}`; by default as the convention has it.
-        h_dtype: The same of temporal states.
-        speculative_tokens: How many tokens an engine speculates, where its windows have columns for them.
+        conv_columns: Stored columns of a convolution's window of K, `K` or `K-1`; by default as the convention says.
+        conv_dtype: The dtype of stored windows, or `{key}`; by default as the convention says.
+        h_dtype: The dtype of stored temporal states, likewise.
+        speculative_tokens: Tokens that an engine speculates, where its windows have columns for them.
         snapshots: Whether each state of a `config.json` also has copies in a ring and in a prefix cache, as in Metrale.
-        formats: A dtype for each format key that states read.
-        slots: The plan: how many sequences have a slot, one for padding included where the engine has one.
-        verify_steps: The plan: how many rows one speculative verify takes, K.
-        kv_blocks: The plan: how many blocks the KV cache has.
-        kv_block_size: The plan: how many tokens a block holds.
-        rate: How many verifies a second each sequence runs.
+        formats: The dtype of each format key that states read.
+        slots: For the plan: sequences with a slot, including the padding sequence if the engine has one.
+        verify_steps: For the plan: rows of one speculative verify, K.
+        kv_blocks: For the plan: blocks of the KV cache.
+        kv_block_size: For the plan: tokens in each block.
+        rate: Verifies a second of each sequence.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -63,9 +62,9 @@ class Settings(BaseModel):
     formats: dict[str, Dtype] = Field(default_factory=dict[str, Dtype])
     slots: _Count | None = Field(default=None, ge=1, le=MAX_SLOTS)
     verify_steps: _Count | None = Field(default=None, ge=1, le=MAX_VERIFY_STEPS)
-    kv_blocks: _Count | None = Field(default=None, ge=0, le=_MAX_U64)
-    kv_block_size: _Count | None = Field(default=None, ge=1, le=_MAX_U64)
-    rate: Annotated[Decimal, BeforeValidator(_no_truth)] | None = Field(default=None, allow_inf_nan=False)
+    kv_blocks: _Count | None = Field(default=None, ge=0, le=U64_MAX)
+    kv_block_size: _Count | None = Field(default=None, ge=1, le=U64_MAX)
+    rate: Annotated[Decimal, BeforeValidator(_refuse_bool)] | None = Field(default=None, allow_inf_nan=False)
 
     @field_validator("formats", mode="before")
     @classmethod
@@ -93,12 +92,12 @@ class Settings(BaseModel):
 
     @property
     def wants_plan(self) -> bool:
-        """Whether anything of the plan was given."""
+        """Whether any setting of the plan was given."""
         return any(value is not None for value in (self.slots, self.verify_steps, self.kv_blocks))
 
 
 def _pairs(words: Iterable[object]) -> dict[str, str]:
-    """Formats by key from words of the form KEY=DTYPE."""
+    """Return formats by key from words of the form KEY=DTYPE."""
     formats: dict[str, str] = {}
     for word in words:
         key, equals, dtype = word.partition("=") if isinstance(word, str) else ("", "", "")
@@ -115,6 +114,6 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     """Validate the configuration table.
 
     Raises:
-        ConfigError: A key is unknown, or its value is not acceptable; one line says which and why.
+        ConfigError: A key is unknown or its value is not acceptable; the message is one line that says which and why.
     """
     return read_table(Settings, table, name="state-cost")

@@ -1,3 +1,3 @@
-"""Circuit files: the states of a model as a person declares them."""
+"""Circuit files: the states of a model as its author declares them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a circuit file's tables to states: one for each place at which a block that declares it stands."""
+"""Makes states from a circuit file's tables: one for each occurrence of a block that declares it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from proofstream_state_cost.states.state_circuit import (
 )
 
 MOST_LAYERS = 10_000
-"""More layers are taken for a mistake."""
+"""No model has more layers. A larger number is a mistake that would only cost time and memory."""
 
 MOST_STATES = 100_000
-"""More states are taken for a mistake."""
+"""No model has more states; likewise."""
 
 
 class KeyPathError(StateError):
-    """An error at one place of a circuit file.
+    """An error at one key of a circuit file.
 
     Attributes:
-        path: The place.
+        path: The key's path.
     """
 
     def __init__(self, path: KeyPath, reason: str) -> None:
@@ -42,7 +42,7 @@ class KeyPathError(StateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declared:
-    """A state of a block, whatever the place at which the block stands."""
+    """A state of a block, wherever the block occurs."""
 
     local: str
     kind: StateKind
@@ -54,8 +54,8 @@ class _Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
-    """A block at its place."""
+class _Occurrence:
+    """One occurrence of a block in the model."""
 
     block: str
     prefix: str
@@ -67,20 +67,18 @@ def build_circuit(table: CircuitTable) -> StateCircuit:
     """Instantiate the blocks: prologue, layers, epilogue, drafting head.
 
     Raises:
-        AtPath: The tables do not fit together, or a size is above 2^64 - 1; it says where.
-        BadState: Two states would have the same id, or a state two snapshots of one kind.
+        KeyPathError: The tables do not fit together, or a size is above 2^64 - 1; the error says where.
+        BadState: Two states would have the same id, or a state would have two snapshots of one kind.
     """
     blocks = {name: _declared(name, block, table.dims) for name, block in table.block.items()}
     states: list[CircuitState] = []
-    standing: set[str] = set()
-    for place in _places(table):
-        standing.add(place.block)
-        states += (_state(declared, place) for declared in blocks[place.block])
+    used: set[str] = set()
+    for occurrence in _occurrences(table):
+        used.add(occurrence.block)
+        states += (_state(declared, occurrence) for declared in blocks[occurrence.block])
         if len(states) > MOST_STATES:
             raise KeyPathError(("layers",), f"there are more than {MOST_STATES} states")
-    unused = [
-        f"block {name} is declared and stands nowhere" for name in blocks if blocks[name] and name not in standing
-    ]
+    unused = [f"block {name} is declared and stands nowhere" for name in blocks if blocks[name] and name not in used]
     return StateCircuit(name=table.name, states=tuple(states), assumptions=(*table.notes, *unused))
 
 
@@ -122,7 +120,7 @@ def _declare(state: StateTable, siblings: dict[str, StateTable], dims: dict[str,
 
 @contextmanager
 def _at(*path: str | int) -> Generator[None]:
-    """Say of an error where it is."""
+    """Add the path to errors raised inside."""
     try:
         yield
     except StateError as error:
@@ -132,20 +130,18 @@ def _at(*path: str | int) -> Generator[None]:
 def _verify(kind: StateKind, word: str | None) -> VerifyRule | None:
     rule = parse_verify(word)
     if kind is StateKind.RECURRENT and rule is None:
-        raise BadState(
-            "a recurrent state says which intermediates a verify keeps of it: verify = h_steps or conv_steps"
-        )
+        raise BadState("a recurrent state must say which intermediates a verify keeps: verify = h_steps or conv_steps")
     if kind is not StateKind.RECURRENT and rule is not None:
         raise BadState(f"a {kind.value} state keeps no verify intermediates, so verify has no meaning")
     return rule
 
 
 def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) -> str:
-    """The shape expression of a state: its own, or that of the state which it is a copy of."""
+    """Return the shape expression of a state: its own, or the shape of the state that it copies."""
     if state.of is not None:
         return _shape_of_original(kind, state, siblings.get(state.of))
     if kind is StateKind.RING_SNAPSHOT:
-        raise BadState("a ring_snapshot has no shape of its own: of names the state that it is a copy of")
+        raise BadState("a ring_snapshot has no shape of its own: of must name the state that it copies")
     if state.shape is None:
         raise BadState("it has no shape")
     return state.shape
@@ -153,11 +149,11 @@ def _shape(kind: StateKind, state: StateTable, siblings: dict[str, StateTable]) 
 
 def _shape_of_original(kind: StateKind, copy: StateTable, original: StateTable | None) -> str:
     if copy.shape is not None:
-        raise BadState("it has both shape and of; a copy has the shape of its original")
+        raise BadState("it has both shape and of, but a copy has the shape of its original")
     if not kind.is_snapshot:
-        raise BadState(f"a {kind.value} state is no copy of another, so of has no meaning")
+        raise BadState(f"a {kind.value} state cannot copy another state, so of has no meaning")
     if original is None:
-        raise BadState(f"the block has no state {copy.of!r} to be a copy of")
+        raise BadState(f"the block has no state {copy.of!r} to copy")
     if original.of is not None:
         raise BadState(f"{copy.of} is a copy itself")
     if original.shape is None:
@@ -165,22 +161,22 @@ def _shape_of_original(kind: StateKind, copy: StateTable, original: StateTable |
     return original.shape
 
 
-def _places(table: CircuitTable) -> Iterator[_Standing]:
-    """Where blocks stand, in the order in which their states are counted."""
+def _occurrences(table: CircuitTable) -> Iterator[_Occurrence]:
+    """Yield the blocks of the model in the order in which their states are counted."""
     _check_blocks(table)
-    yield from (_Standing(block=block, prefix=block) for block in table.prologue)
+    yield from (_Occurrence(block=block, prefix=block) for block in table.prologue)
     for layer, kind in enumerate(_layers(table)):
         yield from (
-            _Standing(block=block, prefix=f"l{layer}.{block}", layer=layer) for block in table.layer_kinds[kind]
+            _Occurrence(block=block, prefix=f"l{layer}.{block}", layer=layer) for block in table.layer_kinds[kind]
         )
-    yield from (_Standing(block=block, prefix=block) for block in table.epilogue)
+    yield from (_Occurrence(block=block, prefix=block) for block in table.epilogue)
     for entry in table.draft:
         block = _block_of(entry)
-        yield _Standing(block=block, prefix=f"draft.{block}", section=Section.DRAFT)
+        yield _Occurrence(block=block, prefix=f"draft.{block}", section=Section.DRAFT)
 
 
 def _layers(table: CircuitTable) -> Iterator[str]:
-    """The kind of each layer."""
+    """Yield the kind of each layer."""
     if sum(stretch.count * len(stretch.kind) for stretch in table.layers) > MOST_LAYERS:
         raise KeyPathError(("layers",), f"there are more than {MOST_LAYERS} layers")
     for index, stretch in enumerate(table.layers):
@@ -191,7 +187,7 @@ def _layers(table: CircuitTable) -> Iterator[str]:
 
 
 def _check_blocks(table: CircuitTable) -> None:
-    """Raise if a block is named that nothing declares, also by a layer kind that no layer has."""
+    """Raise if an undeclared block is named, even by a layer kind that no layer has."""
     lists: dict[KeyPath, list[str]] = {("layer_kinds", kind): blocks for kind, blocks in table.layer_kinds.items()}
     lists |= {
         ("prologue",): table.prologue,
@@ -207,21 +203,21 @@ def _check_blocks(table: CircuitTable) -> None:
 
 
 def _block_of(entry: str) -> str:
-    """The block of an entry `block@module`: the module says where its weights are, and is no part of an id."""
+    """Return the block of an entry `block@module`. The module says where its weights are; ids leave it out."""
     return entry.partition("@")[0]
 
 
-def _state(declared: _Declared, place: _Standing) -> CircuitState:
+def _state(declared: _Declared, at: _Occurrence) -> CircuitState:
     return CircuitState(
-        id=f"{place.prefix}.{declared.local}",
+        id=f"{at.prefix}.{declared.local}",
         local=declared.local,
-        block=place.block,
-        layer=place.layer,
-        section=place.section,
+        block=at.block,
+        layer=at.layer,
+        section=at.section,
         kind=declared.kind,
         format=declared.format,
         elements=declared.elements,
         verify=declared.verify,
-        of=None if declared.of is None else f"{place.prefix}.{declared.of}",
+        of=None if declared.of is None else f"{at.prefix}.{declared.of}",
         shape=declared.shape,
     )

@@ -1,4 +1,4 @@
-"""Circuit files: the states of a model as a person declares them, in TOML or JSON."""
+"""Reads circuit files, in TOML or JSON, into state circuits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ValidationError
 
+from proofstream import safe_text
 from proofstream_state_cost.circuit.build import KeyPathError, build_circuit
 from proofstream_state_cost.circuit.file_tables import CircuitTable
 from proofstream_state_cost.circuit.mistakes import describe_path, first_mistake
@@ -18,11 +19,8 @@ from proofstream_state_cost.states.state_circuit import StateCircuit
 
 FileFormat: TypeAlias = Literal["toml", "json"]
 
-_SHOWN: Final = 100
-"""Characters of a key that a message repeats."""
-
 _BEYOND: Final = "a number is too long, or it is nested too deep"
-"""What Python's readers refuse beside mistakes of syntax; their own words are for programmers."""
+"""Why Python's readers refuse correct syntax. Their own messages are meant for programmers."""
 
 
 def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit:  # noqa: A002 - by its name only
@@ -30,11 +28,11 @@ def parse_circuit(text: str, *, format: FileFormat, name: str) -> StateCircuit: 
 
     Args:
         text: The text.
-        format: What it is written in.
-        name: What messages call it: the file's path.
+        format: The format of the text.
+        name: The file's name in messages: its path.
 
     Raises:
-        CircuitFileError: It does not describe a state circuit; one line says where and why.
+        CircuitFileError: The text does not describe a state circuit; one line says where and why.
     """
     tables = _parse_toml(text, name) if format == "toml" else _parse_json(text, name)
     try:
@@ -60,26 +58,26 @@ def _parse_toml(text: str, name: str) -> dict[str, Any]:
         place = _TOML_PLACE.search(str(error))
         where = f"{name}:{place[1]}" if place else name
         reason = _TOML_PLACE.sub(lambda match: f" (column {match[2]})", str(error))
-        raise CircuitFileError(f"{where}: no TOML: {reason}") from error
+        raise CircuitFileError(f"{where}: invalid TOML: {reason}") from error
     except (ValueError, RecursionError) as error:
-        raise CircuitFileError(f"{name}: no TOML that can be read: {_BEYOND}") from error
+        raise CircuitFileError(f"{name}: unreadable TOML: {_BEYOND}") from error
 
 
 class _Refused(ValueError):
-    """What JSON allows, or Python reads, and a circuit file does not hold."""
+    """JSON that Python reads and circuit files must not contain."""
 
 
 def _parse_json(text: str, name: str) -> dict[str, Any]:
     try:
         tables: Any = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise CircuitFileError(f"{name}:{error.lineno}: no JSON: {error.msg} (column {error.colno})") from error
+        raise CircuitFileError(f"{name}:{error.lineno}: invalid JSON: {error.msg} (column {error.colno})") from error
     except _Refused as error:
-        raise CircuitFileError(f"{name}: no JSON that can be read: {error}") from error
+        raise CircuitFileError(f"{name}: unreadable JSON: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise CircuitFileError(f"{name}: no JSON that can be read: {_BEYOND}") from error
+        raise CircuitFileError(f"{name}: unreadable JSON: {_BEYOND}") from error
     if not isinstance(tables, dict):
-        raise CircuitFileError(f"{name}: a circuit file holds one JSON object")
+        raise CircuitFileError(f"{name}: a circuit file must hold one JSON object")
     return cast("dict[str, Any]", tables)
 
 
@@ -87,10 +85,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise _Refused(f"the key {key[:_SHOWN]!r} stands twice in one object")
+            raise _Refused(f"the key '{safe_text(key)}' stands twice in one object")
         table[key] = value
     return table
 
 
 def _refuse_constant(word: str) -> None:
-    raise _Refused(f"{word} is no number of JSON")
+    raise _Refused(f"{word} is not a JSON number")

@@ -1,4 +1,4 @@
-"""What a person writes in a circuit file: its tables and their keys."""
+"""The tables of a circuit file and their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Text = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT)]
 
 def _dim_name(name: str) -> str:
     if not is_dim_name(name):
-        raise ValueError("no shape can name it so: a dim is written in lower-case letters, digits and _")
+        raise ValueError("shapes cannot use this name: a dim consists of lower-case letters, digits and _")
     return name
 
 
@@ -33,7 +33,7 @@ def _u64(number: int) -> int:
 
 
 class FileTable(BaseModel):
-    """A table of the file: it has no other keys than these, and no value is taken for one of another type."""
+    """A table of the file. Other keys are refused, and values are not converted to another type."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -43,12 +43,12 @@ class StateTable(FileTable):
 
     Attributes:
         id: Its name within the block.
-        kind: What it is.
-        lifetime: How long a unit of it lives; its kind alone decides, and older files do not say it.
+        kind: Its kind.
+        lifetime: How long a unit lives. The kind alone decides, and older files leave it out.
         format: A dtype, or `{key}`.
         shape: The elements of one unit, as a shape expression.
-        of: Instead of a shape: the state of the same block that this one is a snapshot of.
-        verify: The intermediates that a speculative verify keeps of it; every recurrent state says which.
+        of: Instead of a shape: the state of the same block that this snapshot copies.
+        verify: The intermediates that a speculative verify keeps; required for recurrent states.
     """
 
     id: Name
@@ -61,7 +61,7 @@ class StateTable(FileTable):
 
 
 class BlockTable(FileTable):
-    """One block: what a layer is made of. One that keeps no state has none."""
+    """One block, which is a part of a layer. A block that keeps no state lists none."""
 
     state: list[StateTable] = []
 
@@ -71,7 +71,7 @@ class LayersTable(FileTable):
 
     Attributes:
         kind: A layer kind, or several in a row.
-        count: How often they follow one another.
+        count: How often the row is repeated.
     """
 
     kind: list[Name] = Field(min_length=1)
@@ -99,8 +99,8 @@ class CircuitTable(FileTable):
     """The whole file.
 
     Attributes:
-        name: The model's.
-        notes: What was taken for granted, one sentence each; shown with every number.
+        name: The model's name.
+        notes: Assumptions, one sentence each; shown with every number.
         dims: The model's dimensions, which shapes name.
         block: The blocks, by name.
         layer_kinds: The blocks of each kind of layer, in their order.
@@ -123,5 +123,5 @@ class CircuitTable(FileTable):
     @model_validator(mode="after")
     def _places(self) -> CircuitTable:
         if not {"layers", "prologue", "epilogue", "draft"} & self.model_fields_set:
-            raise ValueError("nothing says which blocks the model has: give layers, prologue, epilogue or draft")
+            raise ValueError("the model's blocks are not given: add layers, prologue, epilogue or draft")
         return self

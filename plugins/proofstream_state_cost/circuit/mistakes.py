@@ -1,4 +1,4 @@
-"""Places in a circuit file, in words."""
+"""Describes a circuit file's mistakes: where they are, and why a value is refused."""
 
 from __future__ import annotations
 
@@ -6,49 +6,53 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from proofstream import safe_text
 from proofstream_state_cost.circuit.file_tables import BlockTable, CircuitTable, LayersTable, StateTable
 from proofstream_state_cost.circuit.toml_lines import KeyPath
-from proofstream_state_cost.states.errors import one_line
 
 _MODELS: Final[dict[tuple[str, int], type[BaseModel]]] = {
     ("block", 2): BlockTable,
     ("block", 4): StateTable,
     ("layers", 2): LayersTable,
 }
-"""The table at a place, by the place's first key and its length."""
+"""The table at a path, by the path's first key and its length."""
 
 _REASONS: Final = {
     "missing": "it is missing",
-    "string_type": "it is no text",
-    "string_pattern_mismatch": "a name is written in letters, digits, _ and -",
-    "int_type": "it is no whole number",
-    "list_type": "it is no list",
-    "dict_type": "it is no table",
-    "model_type": "it is no table",
+    "string_type": "it is not a string",
+    "string_pattern_mismatch": "a name consists of letters, digits, _ and -",
+    "int_type": "it is not a whole number",
+    "list_type": "it is not a list",
+    "dict_type": "it is not a table",
+    "model_type": "it is not a table",
 }
-"""Why a value is refused, by what pydantic calls it."""
+"""Why a value is refused, by pydantic's name for the error."""
 
-_LONGEST_REASON: Final = 500
+_LONGEST: Final = 500
+"""Characters of a reason, or of one part of a path, in a message: pydantic may repeat a whole value."""
 
 
 def first_mistake(error: ValidationError) -> tuple[KeyPath, str]:
-    """Where a file's tables are wrong first, and why. A misspelt key comes before the key that is missing for it."""
+    """Return where and why a file's tables are wrong first.
+
+    A misspelt key also makes the right one missing, so unknown keys come before all else.
+    """
     errors = error.errors(include_url=False, include_context=False)
     first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
     path: KeyPath = tuple(part for part in first["loc"] if part != "[key]")
     if first["type"] == "extra_forbidden":
         model = _MODELS.get((str(path[0]), len(path) - 1), CircuitTable)
-        return path, f"there is no such key; known are {', '.join(sorted(model.model_fields))}"
-    message = _REASONS.get(first["type"]) or first["msg"].removeprefix("Value error, ")[:_LONGEST_REASON]
+        return path, f"unknown key; known are {', '.join(sorted(model.model_fields))}"
+    message = _REASONS.get(first["type"]) or safe_text(first["msg"].removeprefix("Value error, "), _LONGEST)
     return path, f"{message[:1].lower()}{message[1:]}"
 
 
 def describe_path(path: KeyPath, tables: dict[str, Any]) -> str:
-    """A place for people: `block mamba, state conv, shape`; empty for the whole file.
+    """Return a path in words: `block mamba, state conv, shape`; empty for the whole file.
 
     Args:
-        path: The place.
-        tables: The file, as it was read.
+        path: The path.
+        tables: The parsed file.
     """
     match path:
         case ("block", name, "state", int(index), *rest):
@@ -59,11 +63,11 @@ def describe_path(path: KeyPath, tables: dict[str, Any]) -> str:
             parts = [f"{key.replace('_kinds', ' kind')} {name}", *rest]
         case _:
             parts = list(path)
-    return ", ".join(one_line(str(part))[:_LONGEST_REASON] for part in parts)
+    return ", ".join(safe_text(str(part), _LONGEST) for part in parts)
 
 
 def _state_id(tables: dict[str, Any], block: str, index: int) -> str:
-    """What a block's state is called; its number where it has no name that could be told."""
+    """Return the id of a block's state, or its number if it has no usable id."""
     state: Any = tables["block"][block]["state"][index]
     name: Any = state.get("id") if hasattr(state, "get") else None
     return name if isinstance(name, str) else f"number {index + 1}"

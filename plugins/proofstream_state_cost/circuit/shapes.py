@@ -1,7 +1,7 @@
 """Shape expressions: `lin_k_heads*lin_k_dim*2+lin_v_heads*lin_v_dim x conv_kernel`.
 
-Axes are parted by an x between single blanks. Each axis is a sum of products of dimensions and whole numbers above 0;
-there is no minus, no division and no parenthesis, and white space within an axis means nothing.
+An x between single blanks separates axes. Each axis is a sum of products of dimensions and whole numbers above 0,
+without minus, division or parentheses. White space within an axis has no meaning.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from proofstream import safe_text
 from proofstream_state_cost.states.errors import BadShape, Overflow
 from proofstream_state_cost.states.u64 import U64_MAX, u64_product, u64_sum
 
@@ -18,7 +19,7 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DIGITS: Final = re.compile(r"[0-9]+")
 _MOST_DIGITS: Final = len(str(U64_MAX))
 _MOST_NAMES: Final = 30
-"""Dims that a message lists."""
+"""Dims that a message lists at most."""
 
 Factor: TypeAlias = int | str
 """A number, or the name of a dimension."""
@@ -26,16 +27,16 @@ Factor: TypeAlias = int | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis: its text, and the products that it is the sum of."""
+    """One axis: its text, and the products that it adds up."""
 
     text: str
     products: tuple[tuple[Factor, ...], ...]
 
     def extent(self, dims: Mapping[str, int]) -> int:
-        """How long the axis is.
+        """Return the length of the axis.
 
         Raises:
-            BadShape: A dimension is not among `dims`.
+            BadShape: A dimension is missing from `dims`.
             Overflow: A product or the sum is above 2^64 - 1.
         """
         subject = f"the expression {self.text}"
@@ -51,7 +52,7 @@ class Axis:
 
 
 def is_dim_name(word: str) -> bool:
-    """Whether an expression can name a dimension so."""
+    """Return whether an expression can use a word as a dimension's name."""
     return _NAME.fullmatch(word) is not None
 
 
@@ -59,33 +60,33 @@ def parse_shape(text: str) -> tuple[Axis, ...]:
     """Read a shape expression.
 
     Raises:
-        BadShape: It does not follow the rules.
+        BadShape: The text breaks the rules.
         Overflow: One of its numbers is above 2^64 - 1.
     """
     return tuple(_parse_axis(axis) for axis in text.split(" x "))
 
 
 def measure_axes(axes: tuple[Axis, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
-    """How long each axis is.
+    """Return the length of each axis.
 
     Raises:
-        BadShape: A dimension is not among `dims`.
+        BadShape: A dimension is missing from `dims`.
         Overflow: An axis is longer than 2^64 - 1.
     """
     return tuple(axis.extent(dims) for axis in axes)
 
 
 def count_elements(lengths: tuple[int, ...], *, text: str) -> int:
-    """How many elements axes of these lengths span.
+    """Count the elements of a shape with axes of these lengths.
 
     Raises:
-        Overflow: They are more than 2^64 - 1; it names the shape by its `text`.
+        Overflow: The count exceeds 2^64 - 1; the error names the shape by its `text`.
     """
-    return u64_product(*lengths, subject=f"the shape {text}")
+    return u64_product(*lengths, subject=f"the shape {safe_text(text)}")
 
 
 def _known(dims: Mapping[str, int]) -> str:
-    """The dims that there are, as far as a line has room for them."""
+    """List the known dims, as far as a line has room for them."""
     names = sorted(dims)
     if not names:
         return "there are no dims"
@@ -107,10 +108,10 @@ def _parse_factor(text: str, axis: str) -> Factor:
         return text
     if _DIGITS.fullmatch(text) is None:
         what = f"{text!r} is neither a dim nor a number" if text else "a factor is missing"
-        raise BadShape(f"the expression {axis!r} is none: {what}")
+        raise BadShape(f"{axis!r} is not a shape expression: {what}")
     digits = text.lstrip("0")
     if not digits:
-        raise BadShape(f"the expression {axis!r} is none: a number in it is above 0")
+        raise BadShape(f"{axis!r} is not a shape expression: its numbers are 1 or more")
     if len(digits) > _MOST_DIGITS or int(digits) > U64_MAX:
         raise Overflow(f"the expression {axis}", "a number in it")
     return int(digits)

@@ -1,4 +1,4 @@
-"""Where in a TOML text something is declared, so that a message can name the line."""
+"""Finds the line on which a TOML text declares a key, so that a message can name it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LONG_STRINGS: Final = {
     '"""': re.compile(r'(?:\\.|[^\\])*?("{3,5})'),
     "'''": re.compile(r".*?('{3,5})"),
 }
-"""What ends a string of several lines, by what begins it."""
+"""The end of a string of several lines, by its opening quotes."""
 
 
 class TomlLines:
-    """The lines of a text that is valid TOML.
+    """The lines of a valid TOML text, by the keys that they declare.
 
     Args:
         text: The text.
@@ -41,18 +41,18 @@ class TomlLines:
                 self._declare((*table, *_keys(key[1])), number)
 
     def find(self, path: Sequence[str | int]) -> int | None:
-        """The line of what is declared at a path, or of the nearest thing around it; None if there is none."""
+        """Return the line that declares a path or else the nearest table around it; None if neither is declared."""
         lines = (self._lines.get(tuple(path[:length])) for length in range(len(path), 0, -1))
         return next((line for line in lines if line is not None), None)
 
     def _declare(self, path: KeyPath, line: int) -> None:
-        """A path is declared, and with it what is around it, where that was not declared before."""
+        """Record the line of a path, and of the tables around it that have no line yet."""
         while path and path not in self._lines:
             self._lines[path] = line
             path = path[:-1]
 
     def _open(self, keys: Sequence[str], *, is_array: bool) -> KeyPath:
-        """The path of a header's table: of arrays along the way it means their last table, of its own a new one."""
+        """Return the path of a header's table. An array on the way means its last table; `[[...]]` adds a table."""
         path: KeyPath = ()
         for key in keys[:-1]:
             path = self._last((*path, key))
@@ -67,7 +67,7 @@ class TomlLines:
 
 
 def _keys(dotted: str) -> list[str]:
-    """The parts of a dotted key, read by who knows how to."""
+    """Return the parts of a dotted key. A quoted key is left to tomllib, which knows all escapes."""
     if _BARE.fullmatch(dotted):
         return dotted.strip().split(".")
     keys: list[str] = []
@@ -80,7 +80,7 @@ def _keys(dotted: str) -> list[str]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """The lines on which a statement begins; not those within an array, an inline table or a long string."""
+    """Yield the lines on which a statement begins: none inside an array, an inline table or a long string."""
     depth, quote = 0, ""
     for number, line in enumerate(text.split("\n"), start=1):
         if depth == 0 and not quote:
@@ -89,7 +89,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _skim(line: str, depth: int, quote: str) -> tuple[int, str]:
-    """How many brackets, and which long string, are open at the end of a line."""
+    """Return how many brackets, and which long string, are open at the end of a line."""
     position = 0
     while match := (_LONG_STRINGS[quote] if quote else _MARK).match(line, position):
         position = match.end()

@@ -1,3 +1,3 @@
-"""A model's config.json: what its layers keep, and how engines store that."""
+"""A model's config.json: the states that its layers keep, and how engines store them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conventions: how an engine stores the recurrent state that a model's configuration describes."""
+"""Conventions: how engines store the recurrent state that a model's configuration describes."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _NEVER_MEASURED: Final = frozenset({"glm5_next", "olmo_hybrid", "mamba_ssm"})
 
 
 class ConventionError(StateError):
-    """There is no such convention, it lacks a part, or it says nothing of a model's family."""
+    """A convention is unknown, lacks a part, or does not apply to a model's family."""
 
 
 class WindowColumns(Enum):
-    """How many columns of a convolution's window are stored, of K that it takes at once."""
+    """The stored columns of a convolution's window, out of the K that it reads at once."""
 
     K = "K"
     K_MINUS_1 = "K-1"
 
     def of(self, kernel: int) -> int:
-        """The columns of a window of `kernel`."""
+        """Return the stored columns of a window of `kernel` columns."""
         return kernel if self is WindowColumns.K else kernel - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """What a state's elements are stored as.
+    """The stored type of a state's elements.
 
     Attributes:
-        format: A dtype, or the key of one.
-        assumed: What was taken for granted to come to it, in a sentence; None if nothing was.
+        format: A dtype, or a format key.
+        assumed: The assumption behind it, in a sentence; None without one.
     """
 
     format: StateFormat
@@ -55,21 +55,21 @@ StorageRule = Callable[[RecurrentModel], StoredAs]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention:
-    """How one engine stores recurrent state: of one sequence, on one device.
+    """How one engine stores the recurrent state of one sequence on one device.
 
     Attributes:
-        name: What it is called in output and events.
-        engine: The engine and its version, or where else it comes from.
-        columns: How many columns of a convolution's window are kept.
-        columns_of: The families of which it keeps another number of columns.
-        extra_columns: Columns kept besides, for tokens that are speculated.
-        h: What temporal states are stored as.
-        conv: What windows are stored as.
-        formats: The dtypes of format keys, where nobody gives another.
-        extends: What is said where its rule is applied to a family that nobody has seen it applied to; None elsewhere.
-        unknown: Families of which nothing is known there.
+        name: Its name in output and events.
+        engine: The engine and its version, or another origin.
+        columns: The stored columns of a convolution's window.
+        columns_of: The stored columns of families that differ.
+        extra_columns: Further columns, for speculated tokens.
+        h: The stored type of temporal states.
+        conv: The stored type of windows.
+        formats: The default dtypes of format keys.
+        extends: Returns a note if the rule was carried over to a family without a measurement, else None.
+        unknown: Families that the engine has no figures for.
         caveats: What its numbers leave out, a sentence each.
-        h_caveats: The same of temporal states, for models that have them.
+        h_caveats: Further caveats, for models that have temporal states.
     """
 
     name: str
@@ -86,22 +86,22 @@ class Convention:
     h_caveats: tuple[str, ...] = ()
 
     def window(self, model: RecurrentModel) -> str:
-        """How many columns of a window are kept of this model, in terms of K."""
+        """Return the stored columns of this model's windows, in terms of K."""
         columns = self.columns_of.get(model.family, self.columns).value
         return f"{columns}+{self.extra_columns}" if self.extra_columns else columns
 
     def window_columns(self, model: RecurrentModel, kernel: int) -> int:
-        """How many columns of a window of `kernel` are kept of this model."""
+        """Return the stored columns of this model's windows of `kernel` columns."""
         return self.columns_of.get(model.family, self.columns).of(kernel) + self.extra_columns
 
     def why_not(self, model: RecurrentModel) -> str | None:
-        """Why it cannot be applied to a model, or None if it can."""
+        """Return why the convention does not apply to a model, or None if it does."""
         if model.family in self.unknown:
             return f"{self.engine} has no figures for {model.family}, so that the convention {self.name} does not apply"
         return None
 
     def notes(self, model: RecurrentModel) -> tuple[str, ...]:
-        """What the reader of a number of this model has to know, a sentence each."""
+        """Return notes for the reader of this model's numbers, a sentence each."""
         found = (self.h(model).assumed, self.conv(model).assumed, self.extends(model))
         has_h = model.mixer is not None and model.mixer.h is not None
         caveats = (*(self.h_caveats if has_h else ()), *self.caveats)
@@ -109,7 +109,7 @@ class Convention:
 
 
 def extrapolated(model: RecurrentModel) -> bool:
-    """Whether Metrale itself declares no state of this family."""
+    """Return whether Metrale declares no states of this family, so that its rule is carried over."""
     return model.family not in _DECLARED_BY_METRALE
 
 
@@ -118,7 +118,7 @@ def _metrale_extends(model: RecurrentModel) -> str | None:
 
 
 def _extends(engine: str) -> Callable[[RecurrentModel], str | None]:
-    """The families of which no model was measured there."""
+    """Return a rule that notes families of which no model was measured with this engine."""
 
     def sentence(model: RecurrentModel) -> str | None:
         if model.family not in _NEVER_MEASURED:
@@ -144,12 +144,12 @@ def _model_dtype(model: RecurrentModel) -> StoredAs:
 
 
 def _transformers_h(model: RecurrentModel) -> StoredAs:
-    """Single precision, which its torch path leaves even of a 16-bit model; lightning attention follows the model."""
+    """Return f32, which the torch path uses even in a 16-bit model; lightning attention has the model's dtype."""
     return _model_dtype(model) if model.family == "minimax" else StoredAs(StateFormat(dtype=Dtype.F32))
 
 
 def _vllm_dtype(model: RecurrentModel) -> StoredAs:
-    """The model's; vLLM runs what was published in single precision in the first dtype that the GPU prefers."""
+    """Return the model's dtype, or bf16 for a float32 model, which vLLM runs in the dtype that the GPU prefers."""
     if model.dtype is not Dtype.F32:
         return _model_dtype(model)
     return StoredAs(
@@ -158,7 +158,7 @@ def _vllm_dtype(model: RecurrentModel) -> StoredAs:
 
 
 def _vllm_h(model: RecurrentModel) -> StoredAs:
-    """As the model, but for the three families that have a rule of their own."""
+    """Return the model's dtype, except for the three families that have a rule of their own."""
     if model.family in _KDA:
         return StoredAs(StateFormat(dtype=Dtype.F32))
     if model.family == "nemotron_h":
@@ -229,24 +229,24 @@ def choose_convention(
     h_dtype: str | None = None,
     speculative_tokens: int = 0,
 ) -> Convention:
-    """A preset, a preset with parts replaced, or a convention made of its three parts.
+    """Return a preset, a preset with parts replaced, or a convention made of its three parts.
 
     Args:
-        name: The preset; None needs all three parts.
+        name: The preset; None requires all three parts.
         conv_columns: `K` or `kernel`, `K-1` or `kernel-1`.
-        conv_dtype: What windows are stored as: a dtype's word, or `{key}`.
-        h_dtype: The same of temporal states.
-        speculative_tokens: Tokens for which vLLM keeps columns besides.
+        conv_dtype: The dtype of stored windows, or `{key}`.
+        h_dtype: The dtype of stored temporal states, or `{key}`.
+        speculative_tokens: Speculated tokens, for each of which vLLM keeps one more column.
 
     Raises:
-        ConventionError: There is no such preset, a part is missing, or its value is none of those.
+        ConventionError: The preset is unknown, a part is missing, or a value is not one of these.
     """
     columns = None if conv_columns is None else _columns(conv_columns).value
     parts = {"conv-columns": columns, "conv-dtype": conv_dtype, "h-dtype": h_dtype}
     given = {part: value for part, value in parts.items() if value is not None}
     if speculative_tokens and name != VLLM.name:
         raise ConventionError(
-            "columns for speculative tokens are kept by vLLM only", hint=f"name it: the convention {VLLM.name}"
+            "only vLLM keeps columns for speculative tokens", hint=f"choose the convention {VLLM.name}"
         )
     convention = _base(name, parts)
     for part, value in given.items():
@@ -263,12 +263,12 @@ def choose_convention(
 def _base(name: str | None, parts: Mapping[str, str | None]) -> Convention:
     if name is not None:
         if name not in PRESETS:
-            raise ConventionError(f"there is no convention {name!r}; known are {', '.join(PRESETS)}")
+            raise ConventionError(f"unknown convention {name!r}; known are {', '.join(PRESETS)}")
         return PRESETS[name]
     lacking = [part for part, value in parts.items() if value is None]
     if lacking:
         raise ConventionError(
-            f"a convention needs a name, or all of its parts: {' and '.join(lacking)} are not given",
+            f"a convention needs a name or all of its parts; missing: {', '.join(lacking)}",
             hint=f"the named conventions are {', '.join(PRESETS)}",
         )
     return Convention(

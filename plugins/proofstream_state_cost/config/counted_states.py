@@ -1,4 +1,4 @@
-"""The state circuit of a model: its recurrent state as one convention counts it."""
+"""Counts a model's recurrent states under a convention, as a state circuit."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class _Part:
     verify: VerifyRule
 
 
-def state_circuit(model: RecurrentModel, convention: Convention, *, snapshots: bool = False) -> StateCircuit:
-    """Declare a model's recurrent states, layer by layer, `h` before `conv`. The circuit is named after its type.
+def count_states(model: RecurrentModel, convention: Convention, *, snapshots: bool = False) -> StateCircuit:
+    """Declare a model's recurrent states, layer by layer, `h` before `conv`. The circuit has the model type's name.
 
     Args:
         model: The model.
-        convention: How they are stored.
+        convention: How the states are stored.
         snapshots: Whether each state also has a copy in a ring and one in a prefix cache, both in single precision, as
             Metrale keeps them.
 
     Returns:
-        The circuit, with everything that was assumed; without any state if no layer keeps one.
+        The circuit with all assumptions. It has no states if no layer keeps any.
 
     Raises:
-        ConventionError: The convention says nothing of the model's family.
-        Overflow: A state has more than 2^64 - 1 elements; it names the state.
+        ConventionError: The convention does not apply to the model's family.
+        Overflow: A state has more than 2^64 - 1 elements; the error names the state.
     """
     reason = convention.why_not(model)
     if reason is not None:
@@ -65,11 +65,11 @@ def state_circuit(model: RecurrentModel, convention: Convention, *, snapshots: b
     )
 
 
-def counts(model: RecurrentModel, convention: Convention) -> str:
-    """What is counted, in one line: the states of a layer, their dtypes, the columns of a window, and of how much.
+def describe_counting(model: RecurrentModel, convention: Convention) -> str:
+    """Describe in one line what is counted: a layer's states, their dtypes, a window's columns, and how many layers.
 
     Raises:
-        ConventionError: The convention says nothing of the model's family.
+        ConventionError: The convention does not apply to the model's family.
     """
     reason = convention.why_not(model)
     if reason is not None:

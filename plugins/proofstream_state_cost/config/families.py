@@ -1,4 +1,4 @@
-"""The families of models whose configuration can be read, by `model_type`."""
+"""The families of models whose configuration is supported, by `model_type`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ModelFamily:
     """How one family's configuration is read.
 
     Attributes:
-        name: What it is called where conventions tell families apart.
+        name: Its name, by which conventions tell families apart.
         layers: Reads which layers are recurrent.
-        mixer: Reads what those layers keep.
+        mixer: Reads the mixer of those layers.
     """
 
     name: str
@@ -66,7 +66,7 @@ NESTED: Final[Mapping[str, tuple[str, ...]]] = {
     "glm5_next": ("glm5_next_text",),
     "lfm2_vl": ("lfm2", "lfm2_moe"),
 }
-"""Types whose language model is described in `text_config`, and what its `model_type` may be there."""
+"""Types that describe their language model in `text_config`, and the `model_type` that it may have there."""
 
 ORIGINAL: Final = ModelFamily("mamba_ssm", families_mamba.original_layers, families_mamba.original)
 """Files of the `mamba_ssm` package, which have no `model_type`."""

@@ -1,4 +1,4 @@
-"""Hybrids: models that have Mamba-2 and attention side by side, in different layers or in the same one."""
+"""Hybrids: models with Mamba-2 and attention, in different layers or side by side in the same one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PATTERN: Final = "hybrid_override_pattern"
 
 
 def nemotron_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`nemotron_h`: a pattern with a letter for each layer, or a list of words. Its length is the number of layers."""
+    """Read `nemotron_h`: a pattern with a letter for each layer, or a list of words. Its length is the layer count."""
     words = listed(keys, count=None, recurrent=MAMBA_WORDS, others=_NEMOTRON_OTHERS)
     pattern = _pattern(keys)
     if words is None and pattern is None:
-        raise keys.missing(_PATTERN, "layers_block_type", because="the class would make four layers of its own")
+        raise keys.missing(_PATTERN, "layers_block_type", because="the class would make up four layers")
     if words is not None and pattern is not None:
         agree(keys, words, (_PATTERN, pattern))
     key, layers = words or (_PATTERN, pattern)
@@ -50,7 +50,7 @@ def _pattern(keys: ConfigKeys) -> RecurrentLayers | None:
 
 
 def nemotron(keys: ConfigKeys) -> Mixer:
-    """`nemotron_h`: `expand` is never used, and `n_group` belongs to the experts."""
+    """Read `nemotron_h`: `expand` is never used, and `n_group` belongs to the experts."""
     heads, dim = keys.count("mamba_num_heads"), keys.count("mamba_head_dim")
     inner = heads * dim
     expand, hidden = keys.peek("expand"), keys.peek("hidden_size")
@@ -66,7 +66,7 @@ def nemotron(keys: ConfigKeys) -> Mixer:
 
 
 def granite_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`granitemoehybrid`: a list of words. Models of this type without any recurrent layer exist."""
+    """Read `granitemoehybrid`: a list of words. Some models of this type have no recurrent layer."""
     words = listed(keys, count=keys.layers(), recurrent=MAMBA_WORDS, others=ATTENTION_WORDS)
     if words is None:
         raise keys.missing("layer_types", because="the class would make every layer recurrent")
@@ -74,7 +74,7 @@ def granite_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def bamba_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`bamba`: all but those in `attn_layer_indices`, or a list of words."""
+    """Read `bamba`: all layers except `attn_layer_indices`, or a list of words."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=MAMBA_WORDS, others=ATTENTION_WORDS)
     attention = keys.indices("attn_layer_indices", end=count)
@@ -89,12 +89,12 @@ def bamba_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def falcon_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`falcon_h1`: all of them, since attention and Mamba-2 run side by side in each."""
+    """Read `falcon_h1`: all layers, since attention and Mamba-2 run side by side in each."""
     return all_layers(keys, words=_FALCON_WORDS)
 
 
 def granite(keys: ConfigKeys) -> Mixer:
-    """`granitemoehybrid` and `bamba`, which have the same keys."""
+    """Read `granitemoehybrid` and `bamba`, which have the same keys."""
     heads, dim = keys.count("mamba_n_heads"), _given_dim(keys)
     if dim is None:
         inner = expanded(keys, "mamba_expand")
@@ -104,7 +104,7 @@ def granite(keys: ConfigKeys) -> Mixer:
 
 
 def falcon(keys: ConfigKeys) -> Mixer:
-    """`falcon_h1`: `mamba_d_ssm` is the inner width; only where it is null it is `mamba_expand x hidden_size`."""
+    """Read `falcon_h1`: `mamba_d_ssm` is the inner width, unless it is null: then `mamba_expand x hidden_size` is."""
     return _mixer(keys, keys.count("mamba_n_heads"), _given_dim(keys), _falcon_inner(keys))
 
 
@@ -121,7 +121,7 @@ def _falcon_inner(keys: ConfigKeys) -> int:
 
 
 def _given_dim(keys: ConfigKeys) -> int | None:
-    """The heads' width; None for `auto`, which is what a missing key means too."""
+    """Return the heads' width; None for `auto` and for a missing key, which mean the same."""
     return None if keys.get("mamba_d_head") == "auto" else keys.optional_count("mamba_d_head")
 
 

@@ -16,11 +16,11 @@ from proofstream_state_cost.config.layer_lists import (
 from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers
 
 _KDA_OTHERS: Final = ATTENTION_WORDS | {"indexed_attention", "deepseek_sparse_attention"}
-"""What the layers of GLM that are not linear are called: by transformers, and in the published file."""
+"""Words for the layers of GLM that are not linear: of transformers, and of the published file."""
 
 
 def gdn_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """Gated delta nets: a list of words; else all but each `full_attention_interval`-th."""
+    """Read gated delta nets: a list of words, or else all layers but each `full_attention_interval`-th."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
     interval = keys.optional_count("full_attention_interval")
@@ -40,13 +40,11 @@ def _all_but_each(count: int, interval: int) -> RecurrentLayers:
 
 
 def gdn(keys: ConfigKeys) -> Mixer:
-    """Gated delta nets: one convolution over queries, keys and values."""
+    """Read gated delta nets: one convolution over queries, keys and values."""
     key_heads, key_dim = keys.count("linear_num_key_heads"), keys.count("linear_key_head_dim")
     heads, dim = keys.count("linear_num_value_heads"), keys.count("linear_value_head_dim")
     if heads % key_heads:
-        raise keys.error(
-            f"linear_num_value_heads is {heads}, which is no multiple of linear_num_key_heads, {key_heads}"
-        )
+        raise keys.error(f"linear_num_value_heads is {heads}, not a multiple of linear_num_key_heads, {key_heads}")
     return Mixer(
         block="gdn",
         h=(heads, key_dim, dim),
@@ -56,7 +54,7 @@ def gdn(keys: ConfigKeys) -> Mixer:
 
 
 def kimi_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`kimi_linear` and `glm5_next`: two lists of layer numbers in `linear_attn_config`, a list of words, or both."""
+    """Read `kimi_linear` and `glm5_next`: two lists of numbers in `linear_attn_config`, a list of words, or both."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=_KDA_OTHERS)
     inner = keys.table("linear_attn_config")
@@ -68,7 +66,7 @@ def kimi_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def kimi(keys: ConfigKeys) -> Mixer:
-    """`kimi_linear` and `glm5_next`: the heads of `linear_attn_config`; those outside of it are the attention's."""
+    """Read `kimi_linear` and `glm5_next`: the heads in `linear_attn_config`; those outside it are the attention's."""
     inner = keys.table("linear_attn_config")
     if inner is None:
         raise keys.missing("linear_attn_config")
@@ -80,7 +78,7 @@ def _kda(heads: int, dim: int, *, kernel: int) -> Mixer:
 
 
 def bailing_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`bailing_hybrid`: a list of words; else all but each `layer_group_size`-th."""
+    """Read `bailing_hybrid`: a list of words, or else all layers but each `layer_group_size`-th."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
     size = keys.optional_count("layer_group_size")
@@ -94,27 +92,27 @@ def bailing_layers(keys: ConfigKeys) -> RecurrentLayers:
         return words[1]
     if count % size:
         raise keys.error(
-            f"num_hidden_layers {count} is no multiple of layer_group_size {size}, and what the layers after the last"
-            " group are is not the same everywhere",
+            f"num_hidden_layers {count} is not a multiple of layer_group_size {size}, and readers disagree about the"
+            " layers after the last group",
             hint="add layer_types",
         )
     return _all_but_each(count, size)
 
 
 def bailing(keys: ConfigKeys) -> Mixer:
-    """`bailing_hybrid`: `head_dim` of the published file, which is not what a loaded configuration reports."""
+    """Read `bailing_hybrid`: `head_dim` of the published file; a loaded configuration reports another."""
     heads, dim = keys.count("num_attention_heads"), keys.count("head_dim")
     if dim == keys.peek("qk_rope_head_dim"):
         raise keys.error(
-            f"head_dim and qk_rope_head_dim are both {dim}: transformers writes the width of rope into head_dim when it"
-            " saves such a configuration",
-            hint="take the config.json that the model was published with",
+            f"head_dim and qk_rope_head_dim are both {dim}: transformers writes the width of rope into head_dim when"
+            " it saves such a configuration",
+            hint="use the config.json that the model was published with",
         )
     return _kda(heads, dim, kernel=keys.count("short_conv_kernel_size"))
 
 
 def lightning_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """MiniMax's own files: `attn_type_list` has 0 for lightning attention and 1 for any other."""
+    """Read MiniMax's own files: `attn_type_list` has 0 for lightning attention and 1 for any other."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=LINEAR_WORDS, others=ATTENTION_WORDS)
     types = _attention_types(keys, count)
@@ -128,7 +126,7 @@ def lightning_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def minimax_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`minimax`, whose class ignores `attn_type_list`: without `layer_types` it would alternate."""
+    """Read `minimax`, whose class ignores `attn_type_list`: without `layer_types` it would alternate."""
     if not keys.has("layer_types") and not keys.has("layers_block_type"):
         raise keys.error(
             "layer_types is missing: the class ignores attn_type_list, and would make every second layer recurrent",
@@ -147,6 +145,6 @@ def _attention_types(keys: ConfigKeys, count: int) -> RecurrentLayers | None:
 
 
 def lightning(keys: ConfigKeys) -> Mixer:
-    """Lightning attention: no convolution. `head_dim` is not `hidden_size / num_attention_heads` in published files."""
+    """Read lightning attention: no convolution. Published files have a `head_dim` of their own."""
     heads, dim = keys.count("num_attention_heads"), keys.count("head_dim")
     return Mixer(block="lightning", h=(heads, dim, dim))

@@ -1,4 +1,4 @@
-"""Mamba: models of which every layer, or every one that is not attention, is a selective state space."""
+"""Mamba: models in which every layer, or every layer without attention, is a selective state space."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _ZAMBA_WORDS: Final = MAMBA_WORDS | {"hybrid"}
 
 
 def mamba_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """All of them."""
+    """Read `mamba`, `falcon_mamba` and `mamba2`: all layers."""
     return all_layers(keys, words=MAMBA_WORDS)
 
 
 def mamba1(keys: ConfigKeys) -> Mixer:
-    """`mamba` and `falcon_mamba`: `intermediate_size` wins over `expand x hidden_size`, which can be 8 times it."""
+    """Read `mamba` and `falcon_mamba`: `intermediate_size` wins over `expand x hidden_size`, up to 8 times it."""
     inner, product = keys.optional_count("intermediate_size"), expanded_if_there(keys, "expand")
     if inner is None:
         inner = product
     if inner is None:
-        raise keys.missing("intermediate_size", because="nor are there expand and hidden_size to make it of")
+        raise keys.missing("intermediate_size", because="and so is expand or hidden_size, whose product it would be")
     if product is not None and product != inner:
         keys.assume(f"intermediate_size {inner} is taken, not expand x hidden_size = {product}")
     return mamba1_mixer((inner,), state=keys.count("state_size"), kernel=keys.count("conv_kernel"))
 
 
 def mamba2(keys: ConfigKeys) -> Mixer:
-    """`mamba2`."""
+    """Read `mamba2`."""
     heads, dim = keys.count("num_heads"), keys.count("head_dim")
     inner = inner_of_heads(keys, heads, dim, names="num_heads x head_dim", expand="expand")
     return mamba2_mixer(
@@ -51,12 +51,12 @@ def mamba2(keys: ConfigKeys) -> Mixer:
 
 
 def zamba_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """All of them: a `hybrid` layer holds a Mamba mixer beside its attention."""
+    """Read `zamba`: all layers, since a `hybrid` layer holds a Mamba mixer beside its attention."""
     return all_layers(keys, words=_ZAMBA_WORDS)
 
 
 def zamba(keys: ConfigKeys) -> Mixer:
-    """`zamba`: Mamba-1, whose inner width is cut into heads."""
+    """Read `zamba`: Mamba-1, with its inner width split into heads."""
     inner = expanded(keys, "mamba_expand")
     heads = keys.count("n_mamba_heads")
     dim = head_dim_of(keys, inner, heads, inner_name="mamba_expand x hidden_size", heads_name="n_mamba_heads")
@@ -64,12 +64,12 @@ def zamba(keys: ConfigKeys) -> Mixer:
 
 
 def zamba2_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """All of them, as in Zamba; older files have `m` and `g` for `mamba` and `hybrid`."""
+    """Read `zamba2`: all layers, as in Zamba; older files have `m` and `g` for `mamba` and `hybrid`."""
     return all_layers(keys, words=_ZAMBA_WORDS | {"m", "g"})
 
 
 def zamba2(keys: ConfigKeys) -> Mixer:
-    """`zamba2`, with the names of older files too, which transformers 5 does not read any more."""
+    """Read `zamba2`, also with the names of older files, which transformers 5 no longer reads."""
     old = [key for key in ("state_size", "mamba_headdim", "expansion_factor", "conv_dimension") if keys.has(key)]
     inner = expanded(keys, "mamba_expand", "expansion_factor")
     heads, dim = _zamba2_heads(keys, inner)
@@ -101,7 +101,7 @@ def _zamba2_heads(keys: ConfigKeys, inner: int) -> tuple[int, int]:
 
 
 def jamba_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """All but one in each `attn_layer_period`."""
+    """Read `jamba`: all layers but one in each `attn_layer_period`."""
     count = keys.layers()
     period, offset = keys.count("attn_layer_period"), keys.index("attn_layer_offset")
     if offset >= period:
@@ -114,13 +114,13 @@ def jamba_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def jamba(keys: ConfigKeys) -> Mixer:
-    """`jamba`: Mamba-1."""
+    """Read `jamba`: Mamba-1."""
     inner = expanded(keys, "mamba_expand")
     return mamba1_mixer((inner,), state=keys.count("mamba_d_state"), kernel=keys.count("mamba_d_conv"))
 
 
 def original_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """Files of the `mamba_ssm` package: all layers but those in `attn_layer_idx`."""
+    """Read files of the `mamba_ssm` package: all layers except `attn_layer_idx`."""
     count = keys.layers("n_layer")
     attention = keys.indices("attn_layer_idx", end=count)
     if attention is None:
@@ -130,9 +130,9 @@ def original_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def original(keys: ConfigKeys) -> Mixer:
-    """Files of the `mamba_ssm` package: what `ssm_cfg` leaves out is the layer class's default."""
+    """Read files of the `mamba_ssm` package: where `ssm_cfg` has no value, the layer class's default holds."""
     width, ssm = keys.count("d_model"), keys.table("ssm_cfg")
-    assert ssm is not None, "this is how such a file is told from others"
+    assert ssm is not None, "files of this package are recognized by it"
     layer = ssm.word("layer")
     if layer not in (None, "Mamba1", "Mamba2"):
         raise keys.error(f"ssm_cfg.layer is {shown(layer)}; known are Mamba1 and Mamba2")

@@ -13,7 +13,7 @@ _CYCLES: Final = ("block_types", "_block_types")
 
 
 def lfm2_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`lfm2` and `lfm2_moe`: a list of words, or all but those in `full_attn_idxs`."""
+    """Read `lfm2` and `lfm2_moe`: a list of words, or all layers except `full_attn_idxs`."""
     count = keys.layers()
     words = listed(keys, count=count, recurrent=_CONV_WORDS, others=ATTENTION_WORDS)
     attention = keys.indices("full_attn_idxs", end=count)
@@ -28,7 +28,7 @@ def lfm2_layers(keys: ConfigKeys) -> RecurrentLayers:
 
 
 def lfm2(keys: ConfigKeys) -> Mixer:
-    """`lfm2` and `lfm2_moe`: a convolution over the hidden width, and no temporal state."""
+    """Read `lfm2` and `lfm2_moe`: a convolution over the hidden width, and no temporal state."""
     channels, other = keys.count("hidden_size"), keys.optional_count("conv_dim")
     if other is not None and other != channels:
         raise keys.error(
@@ -38,7 +38,7 @@ def lfm2(keys: ConfigKeys) -> Mixer:
 
 
 def recurrent_gemma_layers(keys: ConfigKeys) -> RecurrentLayers:
-    """`recurrent_gemma`: a list of words that is repeated until there are enough layers."""
+    """Read `recurrent_gemma`: a list of words that is repeated until all layers have one."""
     count = keys.layers()
     cycles = [(key, _cycle(keys, key, count)) for key in _CYCLES if keys.has(key)]
     if not cycles:
@@ -59,7 +59,7 @@ def _cycle(keys: ConfigKeys, key: str, count: int) -> RecurrentLayers:
 
 
 def recurrent_gemma(keys: ConfigKeys) -> Mixer:
-    """`recurrent_gemma`: a vector, and a convolution of the same width."""
+    """Read `recurrent_gemma`: a vector, and a convolution of the same width."""
     width = keys.optional_count("lru_width")
     if width is None:
         width = keys.count("hidden_size")

@@ -1,4 +1,4 @@
-"""Reads single keys of a model's configuration, and refuses by name what is missing or of the wrong type."""
+"""Reads single keys of a model's configuration, and names the key in errors about missing or wrong values."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
+from proofstream import safe_text
 from proofstream_state_cost.states.errors import StateError
 from proofstream_state_cost.states.state_circuit import Dtype
 from proofstream_state_cost.states.u64 import U64_MAX
 
 MAX_LAYERS: Final = 2**16
-"""No model has more layers; a number above it is a mistake that would only cost time."""
+"""No model has more layers. A larger number is a mistake that would only cost time."""
 
 _SHOWN: Final = 60
+"""Characters of a value that a message shows."""
 
 _DTYPES: Final = {
     "float32": Dtype.F32,
@@ -25,30 +27,29 @@ _DTYPES: Final = {
 
 
 class ModelConfigError(StateError):
-    """A `config.json` does not say what the recurrent state is: a key is missing, or keys contradict each other."""
+    """A `config.json` does not describe the recurrent state: a key is missing, or keys contradict each other."""
 
 
 def shown(value: object) -> str:
-    """A value of the file for a message: in one line, and not longer than people read."""
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    """Return a value as a message shows it: as JSON, which tells `4` from `"4"`, in one short line."""
+    return safe_text(json.dumps(value, ensure_ascii=False), _SHOWN)
 
 
 class ConfigKeys:
-    """One table of a configuration, and what was assumed while it was read.
+    """One table of a configuration, and the assumptions made while it is read.
 
-    A key whose value is null counts as missing: that is what the classes of the models make of it. Numbers are whole
-    numbers as JSON writes them; `4.0`, `"4"` and `true` are refused.
+    A key whose value is null counts as missing, as it does for the models' classes. Numbers are whole numbers as JSON
+    writes them; `4.0`, `"4"` and `true` are refused.
 
     Args:
         table: The table.
-        owner: Whose configuration it is, for messages: `config.json: model_type nemotron_h`.
-        prefix: What stands before its keys' names: `text_config.`.
-        notes: What was assumed, shared with the tables around it.
+        owner: The start of each message: `config.json: model_type nemotron_h`.
+        prefix: The prefix of its keys' names: `text_config.`.
+        notes: The assumptions, shared with the tables around it.
 
     Attributes:
         owner: As given.
-        notes: What was assumed so far.
+        notes: The assumptions made so far.
     """
 
     def __init__(
@@ -60,19 +61,19 @@ class ConfigKeys:
         self.notes: list[str] = [] if notes is None else notes
 
     def name(self, key: str) -> str:
-        """A key as it is called in messages."""
+        """Return a key's name in messages."""
         return f"{self._prefix}{key}"
 
     def names(self, keys: Iterable[str]) -> str:
-        """Several keys in one phrase."""
+        """Join several keys in one phrase."""
         return " or ".join(self.name(key) for key in keys)
 
     def error(self, reason: str, *, hint: str | None = None) -> ModelConfigError:
-        """The error that says a reason about this configuration."""
+        """Make the error that gives a reason about this configuration."""
         return ModelConfigError(f"{self.owner}: {reason}", hint=hint)
 
     def assume(self, sentence: str) -> None:
-        """Note what was taken for granted, for whoever reads the number."""
+        """Note an assumption, for the reader of the numbers."""
         if sentence not in self.notes:
             self.notes.append(sentence)
 
@@ -80,23 +81,23 @@ class ConfigKeys:
         return key in self._table
 
     def has(self, key: str) -> bool:
-        """Whether there is a value."""
+        """Return whether a key has a value."""
         return self._table.get(key) is not None
 
     def get(self, key: str) -> object:
-        """The value as it is; None if there is none."""
+        """Return the value unchecked; None without one."""
         return self._table.get(key)
 
     def missing(self, *keys: str, because: str | None = None) -> ModelConfigError:
-        """The error of a key that is not there."""
+        """Make the error about a missing key."""
         state = "is null" if len(keys) == 1 and keys[0] in self._table else "is missing"
         return self.error(f"{self.names(keys)} {state}{f': {because}' if because else ''}")
 
     def count(self, *keys: str, because: str | None = None) -> int:
-        """A number from 1 on, that must be there under one of these names.
+        """Return the number from 1 on that must stand under one of these names.
 
         Raises:
-            ModelConfigError: It is missing, is no such number, or two of the names have different values.
+            ModelConfigError: It is missing, is not such a number, or two of the names have different values.
         """
         value = self.optional_count(*keys)
         if value is None:
@@ -104,10 +105,10 @@ class ConfigKeys:
         return value
 
     def optional_count(self, *keys: str) -> int | None:
-        """A number from 1 on under one of these names, or None if none of them is there.
+        """Return the number from 1 on under one of these names, or None if the table has none of them.
 
         Raises:
-            ModelConfigError: It is no such number, or two of the names have different values.
+            ModelConfigError: It is not such a number, or two of the names have different values.
         """
         found = [(key, self._count(key)) for key in keys if self.has(key)]
         for key, value in found[1:]:
@@ -125,25 +126,25 @@ class ConfigKeys:
         return value
 
     def index(self, key: str) -> int:
-        """A number from 0 on, that must be there.
+        """Return a required number from 0 on.
 
         Raises:
-            ModelConfigError: It is missing or no such number.
+            ModelConfigError: It is missing or not such a number.
         """
         if not self.has(key):
             raise self.missing(key)
         return self._count(key, least=0)
 
     def peek(self, key: str) -> int | None:
-        """A number that is only compared with, so that anything else in its place is not worth a refusal."""
+        """Return a number that is only compared with others, so that a wrong type counts as missing."""
         value = self._table.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def layers(self, key: str = "num_hidden_layers") -> int:
-        """The number of layers.
+        """Return the number of layers.
 
         Raises:
-            ModelConfigError: It is missing, no number, or more than any model has.
+            ModelConfigError: It is missing, not a number, or more than any model has.
         """
         value = self.count(key)
         if value > MAX_LAYERS:
@@ -151,24 +152,24 @@ class ConfigKeys:
         return value
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """A list of words, or None if there is none.
+        """Return a list of words, or None without one.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         values = self._list(key)
         if values is None:
             return None
         for value in values:
             if not isinstance(value, str):
-                raise self.error(f"{self.name(key)} has {shown(value)} in it, which is no word")
+                raise self.error(f"{self.name(key)} has {shown(value)} in it, which is not a word")
         return tuple(cast("list[str]", values))
 
     def indices(self, key: str, *, end: int) -> frozenset[int] | None:
-        """A list of different numbers from 0 up to and without `end`, or None if there is none.
+        """Return a list of different numbers from 0 up to but excluding `end`, or None without one.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         values = self._list(key)
         if values is None:
@@ -176,17 +177,19 @@ class ConfigKeys:
         seen: set[int] = set()
         for value in values:
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
-                raise self.error(f"{self.name(key)} has {shown(value)} in it, which is no number from 0 to {end - 1}")
+                raise self.error(
+                    f"{self.name(key)} has {shown(value)} in it, which is not a number from 0 to {end - 1}"
+                )
             if value in seen:
                 raise self.error(f"{self.name(key)} has {value} in it twice")
             seen.add(value)
         return frozenset(seen)
 
     def flags(self, key: str) -> tuple[bool, ...] | None:
-        """A list of zeros and ones, or None if there is none.
+        """Return a list of zeros and ones as booleans, or None without one.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         values = self._list(key)
         if values is None:
@@ -208,10 +211,10 @@ class ConfigKeys:
         return values
 
     def word(self, key: str) -> str | None:
-        """A word, or None if there is none.
+        """Return a word, or None without one.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         value = self._table.get(key)
         if value is None or isinstance(value, str):
@@ -219,10 +222,10 @@ class ConfigKeys:
         raise self.error(f"{self.name(key)} is {shown(value)}, not a word")
 
     def table(self, key: str) -> ConfigKeys | None:
-        """A table inside this one, or None if there is none.
+        """Return a table inside this one, or None without one.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         value = self._table.get(key)
         if value is None:
@@ -233,14 +236,14 @@ class ConfigKeys:
         return ConfigKeys(inner, owner=self.owner, prefix=f"{self.name(key)}.", notes=self.notes)
 
     def dtype(self, key: str, *, auto: bool = False) -> Dtype | None:
-        """A dtype by its name in PyTorch, or None if there is none.
+        """Return the dtype that has this name in PyTorch, or None without one.
 
         Args:
-            key: Its key.
-            auto: Whether it may be `auto` too, which says no more than nothing.
+            key: The key.
+            auto: Whether it may also be `auto`, which counts as missing.
 
         Raises:
-            ModelConfigError: It is something else.
+            ModelConfigError: The value is something else.
         """
         word = self.word(key)
         if word is None or (auto and word == "auto"):

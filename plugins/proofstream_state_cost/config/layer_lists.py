@@ -1,4 +1,4 @@
-"""Which layers of a model keep recurrent state: the several ways in which configurations say it."""
+"""Reads which layers of a model keep recurrent state, in the several ways in which configurations say it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LISTS: Final = ("layer_types", "layers_block_type")
 
 
 def all_layers(keys: ConfigKeys, *, words: Collection[str]) -> RecurrentLayers:
-    """Every layer is recurrent.
+    """Read a model whose layers are all recurrent.
 
     Args:
         keys: The configuration.
-        words: What a list of the layers may have in it, where there is one.
+        words: The words that a list of the layers may have, if the file has one.
 
     Raises:
-        ModelConfigError: There is a list, and it has another word in it, or another number of entries.
+        ModelConfigError: A list has another word, or another number of entries.
     """
     count = keys.layers()
     listed(keys, count=count, recurrent=words, others=())
@@ -33,26 +33,26 @@ def all_layers(keys: ConfigKeys, *, words: Collection[str]) -> RecurrentLayers:
 
 
 def layers_of(count: int, recurrent: Iterable[int]) -> RecurrentLayers:
-    """Layers from the numbers of the recurrent ones."""
+    """Make layers from the numbers of the recurrent ones."""
     return RecurrentLayers(count, tuple(sorted(recurrent)))
 
 
 def listed(
     keys: ConfigKeys, *, count: int | None, recurrent: Collection[str], others: Collection[str]
 ) -> tuple[str, RecurrentLayers] | None:
-    """Read the list that has one word for each layer, under either of its names.
+    """Read the list with one word for each layer, under either of its names.
 
     Args:
         keys: The configuration.
-        count: How many layers there are; None if the list itself decides.
+        count: The number of layers; None if the list itself decides.
         recurrent: The words for a recurrent layer.
-        others: The words for any other.
+        others: The words for any other layer.
 
     Returns:
-        The list's name and what it says, or None if there is no list.
+        The list's name and its layers, or None without a list.
 
     Raises:
-        ModelConfigError: A word is unknown, there are too many or too few, or both lists are there and differ.
+        ModelConfigError: A word is unknown, the number of words is wrong, or the file has both lists and they differ.
     """
     found = [(key, words) for key in _LISTS if (words := keys.words(key)) is not None]
     read = [(key, _read(keys, key, words, recurrent=recurrent, others=others)) for key, words in found]
@@ -69,7 +69,7 @@ def _read(
     for word in words:
         if word not in recurrent and word not in others:
             known = ", ".join(sorted({*recurrent, *others}))
-            raise keys.error(f"{keys.name(key)} has {shown(word)} in it, which is not known here; known are {known}")
+            raise keys.error(f"{keys.name(key)} has the unknown word {shown(word)}; known are {known}")
     return RecurrentLayers(len(words), tuple(index for index, word in enumerate(words) if word in recurrent))
 
 
@@ -82,7 +82,7 @@ def agree(keys: ConfigKeys, first: tuple[str, RecurrentLayers], second: tuple[st
     """Refuse two descriptions of the layers that differ.
 
     Raises:
-        ModelConfigError: They do.
+        ModelConfigError: The descriptions differ.
     """
     (key, layers), (other, others) = first, second
     if layers.count != others.count:
@@ -98,15 +98,15 @@ def agree(keys: ConfigKeys, first: tuple[str, RecurrentLayers], second: tuple[st
 def one_based_or_not(keys: ConfigKeys, *, count: int, prefer: tuple[str, RecurrentLayers] | None) -> RecurrentLayers:
     """Read `kda_layers` and `full_attn_layers`, whose numbers begin at 0 in some files and at 1 in others.
 
-    Of the ways to read them, the one is taken in which every layer is in exactly one of the two lists.
+    The right reading is the one in which every layer is in exactly one of the two lists.
 
     Args:
         keys: The table of both lists.
-        count: How many layers there are.
-        prefer: What another list says, which must be one of these ways.
+        count: The number of layers.
+        prefer: The layers of another list, which must be one of the readings.
 
     Raises:
-        ModelConfigError: No way fits, or more than one does.
+        ModelConfigError: No reading fits, or more than one does.
     """
     ways = _ways(keys, count)
     if prefer is not None:
@@ -119,14 +119,14 @@ def one_based_or_not(keys: ConfigKeys, *, count: int, prefer: tuple[str, Recurre
         raise keys.missing("kda_layers")
     if len(ways) > 1:
         raise keys.error(
-            f"{keys.name('kda_layers')} could begin at 0 or at 1, and no full_attn_layers tells which",
+            f"{keys.name('kda_layers')} could begin at 0 or at 1, and full_attn_layers is missing, which would tell",
             hint="add kda_layer_index_base, or layer_types",
         )
     return ways.pop()
 
 
 def _ways(keys: ConfigKeys, count: int) -> set[RecurrentLayers]:
-    """All readings that fit; empty if there is nothing to read."""
+    """Return all readings that fit; empty if the lists are missing."""
     recurrent = keys.indices("kda_layers", end=count + 1)
     if recurrent is None:
         return set()
@@ -146,7 +146,7 @@ def _ways(keys: ConfigKeys, count: int) -> set[RecurrentLayers]:
 
 
 def _bases(keys: ConfigKeys) -> tuple[int, ...]:
-    """The numbers that the list may begin at."""
+    """Return the numbers that the list may begin at."""
     if not keys.has("kda_layer_index_base"):
         return (0, 1)
     base = keys.index("kda_layer_index_base")

@@ -1,4 +1,4 @@
-"""Reads a model's `config.json`, as published on Hugging Face, into what its layers keep between tokens."""
+"""Reads a model's `config.json`, as published on Hugging Face, into a description of its recurrent state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT: Final = "text_config"
 
 
 def is_model_config(document: object) -> bool:
-    """Whether a JSON document looks like a model's configuration, rather than a state circuit."""
+    """Return whether a JSON document looks like a model's configuration rather than a state circuit."""
     return isinstance(document, dict) and (
         "model_type" in document or _is_original(cast("dict[str, object]", document))
     )
@@ -27,15 +27,15 @@ def read_model_config(text: str, *, source: str = "config.json") -> RecurrentMod
     """Read a configuration.
 
     Args:
-        text: The file's. NaN and Infinity are taken, as Python writes them, though JSON has neither.
-        source: What the file is called in messages.
+        text: The file's text. NaN and Infinity are accepted as Python writes them, although JSON has neither.
+        source: The file's name in messages.
 
     Returns:
-        What its layers keep; no recurrent layer at all is an answer too.
+        The model's recurrent state, which may be that no layer keeps any.
 
     Raises:
-        ModelConfigError: It is no JSON, not of a known family, or does not say how large the state is, since a key is
-            missing or two contradict each other. Nothing is guessed but what `assumptions` says.
+        ModelConfigError: The text is not JSON or of an unknown family, or the size of the state is left open because a
+            key is missing or two keys contradict each other. All guesses are listed in `assumptions`.
     """
     return parse_model_config(_load(text, source), source=source)
 
@@ -45,16 +45,16 @@ def parse_model_config(document: object, *, source: str = "config.json") -> Recu
 
     Args:
         document: The parsed JSON.
-        source: What the file is called in messages.
+        source: The file's name in messages.
 
     Returns:
-        What its layers keep.
+        The model's recurrent state.
 
     Raises:
         ModelConfigError: As `read_model_config`.
     """
     if not isinstance(document, dict):
-        raise ModelConfigError(f"{source}: this is no configuration of a model, which is a table")
+        raise ModelConfigError(f"{source}: a model's configuration is a JSON object, and this is not one")
     table = cast("dict[str, object]", document)
     top = ConfigKeys(table, owner=source)
     if "model_type" not in table and _is_original(table):
@@ -68,7 +68,7 @@ def parse_model_config(document: object, *, source: str = "config.json") -> Recu
         raise _unknown(model_type, top)
     keys = ConfigKeys(table, owner=f"{source}: model_type {model_type}", notes=top.notes)
     if keys.has(_TEXT):
-        raise keys.error(f"{_TEXT} is there, which a configuration of this type does not have")
+        raise keys.error(f"{_TEXT} is present, which a configuration of this type does not have")
     return _model(model_type, FAMILIES[model_type], keys, keys)
 
 
@@ -80,19 +80,19 @@ def _unknown(model_type: str, top: ConfigKeys) -> ModelConfigError:
     inner = top.get(_TEXT)
     text_type = cast("dict[str, object]", inner).get("model_type") if isinstance(inner, dict) else None
     if isinstance(text_type, str) and text_type in FAMILIES:
-        hint = f"its {_TEXT} is of the known type {text_type}: give that table as a file of its own"
+        hint = f"its {_TEXT} has the known type {text_type}: put that table into a file of its own"
     else:
-        hint = "a model without recurrent layers has no such state; a circuit file can describe any other"
+        hint = "a model without recurrent layers keeps no such state; a circuit file can describe any other"
     return top.error(f"model_type {shown(model_type)} is not known; known are {', '.join(KNOWN)}", hint=hint)
 
 
 def _nested(model_type: str, top: ConfigKeys, table: dict[str, object]) -> RecurrentModel:
-    """A configuration whose language model is in a table of its own: what stands beside that table is ignored."""
+    """Read a configuration with a table for its language model. Of the keys beside it only the dtype counts."""
     owner = f"{top.owner}: model_type {model_type}"
     inner, expected = table.get(_TEXT), NESTED[model_type]
     if inner is None:
         raise ModelConfigError(
-            f"{owner}: {_TEXT} is missing, where this type has the language model's keys",
+            f"{owner}: {_TEXT} is missing, which has the language model's keys",
             hint=f"a flat file has the model_type {' or '.join(expected)}",
         )
     if not isinstance(inner, dict):
@@ -128,7 +128,7 @@ def _model(model_type: str, family: ModelFamily, keys: ConfigKeys, top: ConfigKe
 
 
 def _dtype(keys: ConfigKeys, top: ConfigKeys) -> Dtype:
-    """The model's dtype, which may stand beside the language model's table, in it, or in both."""
+    """Return the model's dtype, which may stand beside the language model's table, in it, or in both."""
     found: list[tuple[str, Dtype]] = []
     tables = (("", keys),) if keys is top else ((f"{_TEXT}.", keys), ("", top))
     for prefix, table in tables:
@@ -151,15 +151,13 @@ def _load(text: str, source: str) -> object:
         table: dict[str, object] = {}
         for key, value in pairs:
             if key in table and table[key] != value:
-                raise ModelConfigError(f"{source}: the key {shown(key)} is there twice, with different values")
+                raise ModelConfigError(f"{source}: the key {shown(key)} stands twice, with different values")
             table[key] = value
         return table
 
     try:
         return cast("object", json.loads(text.removeprefix("\ufeff"), object_pairs_hook=unique))
     except json.JSONDecodeError as error:
-        raise ModelConfigError(f"{source}: line {error.lineno}: this is no JSON: {error.msg}") from None
+        raise ModelConfigError(f"{source}: line {error.lineno}: invalid JSON: {error.msg}") from None
     except (ValueError, RecursionError):
-        raise ModelConfigError(
-            f"{source}: this is no JSON that can be read: a number is too long, or it is nested too deep"
-        ) from None
+        raise ModelConfigError(f"{source}: unreadable JSON: a number is too long, or it is nested too deep") from None

@@ -1,4 +1,4 @@
-"""What a model's configuration says about its recurrent state, before anybody decides how an engine stores it."""
+"""A model's recurrent state as its configuration describes it, whatever the engine that stores it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Mixer:
     """The part of a layer that keeps recurrent state. All recurrent layers of a model have the same one.
 
     Attributes:
-        block: What it is called in states' ids: `gdn`, `mamba`, `kda`, `lightning`, `short_conv` or `rg_lru`.
-        h: The temporal state of one sequence, as factors of its number of elements; None if it keeps none.
-        conv_channels: How many channels its short convolution has; None if it has none.
-        conv_kernel: How many columns the convolution takes at once, K; None if it has none.
+        block: Its name in states' ids: `gdn`, `mamba`, `kda`, `lightning`, `short_conv` or `rg_lru`.
+        h: The temporal state of one sequence, as factors of its number of elements; None without one.
+        conv_channels: Channels of its short convolution; None without one.
+        conv_kernel: Columns that the convolution reads at once, K; None without one.
     """
 
     block: str
@@ -26,7 +26,7 @@ class Mixer:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentLayers:
-    """How many layers there are, and which of them keep recurrent state: ascending, from 0."""
+    """The number of layers, and those that keep recurrent state: ascending, from 0."""
 
     count: int
     recurrent: tuple[int, ...]
@@ -37,14 +37,14 @@ class RecurrentModel:
     """The recurrent state of a model, as its configuration describes it.
 
     Attributes:
-        model_type: As in the file; of a nested configuration, that of the whole. `mamba_ssm` where the file has none.
-        family: Which rules were applied: `nemotron_h`, `qwen3_5`, `kimi_linear`.
-        layers: Which layers keep it. The layers of a drafting head are not among them.
-        mixer: What keeps it; None if no layer does.
+        model_type: As in the file, outside any nested table; `mamba_ssm` for files without one.
+        family: The family whose rules were applied: `nemotron_h`, `qwen3_5`, `kimi_linear`.
+        layers: The layers that keep it, without those of a drafting head.
+        mixer: The mixer of those layers; None if no layer keeps state.
         dtype: The model's dtype.
-        ssm_cache_dtype: What the file gives as `mamba_ssm_cache_dtype`, if anything.
-        ssm_dtype: What the file gives as `mamba_ssm_dtype`, if anything.
-        assumptions: What the file left open and how it was settled, one sentence each.
+        ssm_cache_dtype: `mamba_ssm_cache_dtype`, if the file gives it.
+        ssm_dtype: `mamba_ssm_dtype`, if the file gives it.
+        assumptions: How points that the file leaves open were settled, one sentence each.
     """
 
     model_type: str
@@ -58,5 +58,5 @@ class RecurrentModel:
 
     @property
     def recurrent_layer_ids(self) -> tuple[int, ...]:
-        """Which layers keep recurrent state."""
+        """The layers that keep recurrent state, ascending."""
         return self.layers.recurrent

@@ -1,3 +1,3 @@
-"""States, the programs that move them, and what both cost: exact arithmetic on plain values."""
+"""States, the programs that move them, and their cost: exact arithmetic on plain values."""
 
 from __future__ import annotations

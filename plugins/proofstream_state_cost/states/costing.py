@@ -1,4 +1,4 @@
-"""What the state programs of one circuit cost under one convention, as one value for the command and the bus."""
+"""The costs of one circuit's state programs under one convention, as one value for the command and the bus."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
 from proofstream_state_cost.states.u64 import u64_sum
 
 DECLARED = "declared"
-"""The convention of a state circuit: its states are what it declares, and nothing was taken for granted."""
+"""The convention of a state circuit: its states are as it declares them, and nothing is assumed."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class ProgramCost:
-    """What one run of a state program writes for one sequence.
+    """The bytes that one run of a state program writes for one sequence.
 
     Attributes:
         priced: The program, its nodes and their sum.
@@ -33,18 +33,18 @@ class ProgramCost:
 
     @property
     def bytes(self) -> int:
-        """What is written, of all states."""
+        """Bytes written, of all states."""
         return self.priced.bytes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class CircuitCosts:
-    """All programs of a state circuit under a convention. Two are the same only if they are one object.
+    """The costs of all programs of a state circuit under a convention. Compared by identity, so it can be a key.
 
     Attributes:
         circuit: The states.
-        convention: Under which convention the states are counted.
-        formats: The dtypes of the keys that were given.
+        convention: The convention under which the states are counted.
+        formats: The dtype of each format key that was given.
         programs: By name and in their order: the four around a verify, and those of snapshots that move anything.
     """
 
@@ -55,17 +55,17 @@ class CircuitCosts:
 
     @property
     def name(self) -> str:
-        """What the circuit is called."""
+        """The circuit's name."""
         return self.circuit.name
 
     @property
     def totals(self) -> dict[str, int]:
-        """What each program writes for one sequence."""
+        """The bytes that each program writes for one sequence."""
         return {name: cost.bytes for name, cost in self.programs.items()}
 
     @property
     def live_bytes(self) -> int:
-        """One sequence's recurrent state, which is what zeroing it writes."""
+        """Bytes of one sequence's recurrent state, which are those that `slot_zero` writes."""
         return self.programs["slot_zero"].bytes
 
 
@@ -73,13 +73,13 @@ def cost_circuit(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convent
     """Size every program of a circuit.
 
     Args:
-        circuit: Whose states.
-        formats: The dtype of each format key; only those of states that programs move are needed.
+        circuit: The states.
+        formats: The dtype of each format key that a moved state reads; others are not needed.
         convention: How these states are counted.
 
     Raises:
-        MissingFormat: There is no dtype for a key; it names the first such state.
-        Overflow: A node or a sum is above 2^64 - 1; it names the node.
+        MissingFormat: A key has no dtype; the error names the first such state.
+        Overflow: A node or a sum is above 2^64 - 1; the error names the node.
     """
     priced = [each for each in price_programs(circuit, formats) if each.nodes or each.program in VERIFY_PROGRAMS]
     programs = {each.program.value: ProgramCost(priced=each, groups=_groups(circuit, each)) for each in priced}
@@ -87,7 +87,7 @@ def cost_circuit(circuit: StateCircuit, formats: Mapping[str, Dtype], *, convent
 
 
 def unread_keys(circuit: StateCircuit, formats: Mapping[str, Dtype]) -> list[str]:
-    """The format keys that were given and that no state reads."""
+    """Return the format keys that were given although no state reads them."""
     read = {state.format.key for state in circuit.states}
     return [key for key in formats if key not in read]
 

@@ -1,4 +1,4 @@
-"""The words of a state's declaration, as circuit files and events spell them."""
+"""Reads the words of a state's declaration, as circuit files and events spell them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parse_kind(word: str) -> StateKind:
     """Read a state's kind.
 
     Raises:
-        BadState: There is no such kind.
+        BadState: The kind is unknown.
     """
     return _parse(StateKind, "kind", word)
 
@@ -24,7 +24,7 @@ def parse_section(word: str) -> Section:
     """Read a state's section.
 
     Raises:
-        BadState: There is no such section.
+        BadState: The section is unknown.
     """
     return _parse(Section, "section", word)
 
@@ -33,22 +33,22 @@ def parse_verify(word: str | None) -> VerifyRule | None:
     """Read the rule for a state's verify intermediates; None stays None.
 
     Raises:
-        BadState: There is no such rule.
+        BadState: The rule is unknown.
     """
     return None if word is None else _parse(VerifyRule, "verify", word)
 
 
 def check_lifetime(kind: StateKind, word: str | None) -> None:
-    """Check a declared lifetime; where it is absent, the kind says it.
+    """Check a declared lifetime. It may be absent, since the kind alone decides it.
 
     Raises:
-        BadState: There is no such lifetime, or it is not that of the kind.
+        BadState: The lifetime is unknown, or states of this kind have another.
     """
     if word is None:
         return
     lifetime = _parse(Lifetime, "lifetime", word)
     if lifetime is not kind.lifetime:
-        raise BadState(f"lifetime {word!r} is not that of a {kind.value} state, which is {kind.lifetime.value!r}")
+        raise BadState(f"a {kind.value} state has the lifetime {kind.lifetime.value!r}, not {word!r}")
 
 
 def _parse(words: type[Word], what: str, word: str) -> Word:
@@ -56,4 +56,4 @@ def _parse(words: type[Word], what: str, word: str) -> Word:
         return words(word)
     except ValueError:
         known = ", ".join(str(member.value) for member in words)
-        raise BadState(f"{what} {word!r} is none of {known}") from None
+        raise BadState(f"{what} {word!r} is unknown; known are {known}") from None

@@ -1,13 +1,8 @@
-"""What can be wrong with a state circuit, its formats or its sizes."""
+"""The errors of state circuits, their formats and their sizes."""
 
 from __future__ import annotations
 
 from proofstream import ProofstreamError
-
-
-def one_line(text: str) -> str:
-    """A text of somebody else's, such that a message that repeats it stays one line."""
-    return text if text.isprintable() else ascii(text)
 
 
 class StateError(ProofstreamError):
@@ -19,11 +14,11 @@ class BadState(StateError):
 
 
 class BadInputs(StateError):
-    """A plan cannot be made of its inputs: a number is out of range, or a state declares no rule for a verify."""
+    """A plan cannot be made: an input is out of range, or a state declares no rule for a verify."""
 
 
 class BadShape(StateError):
-    """A shape expression does not follow the rules, or names a dimension that is not there."""
+    """A shape expression breaks the rules, or names an undeclared dimension."""
 
 
 class CircuitFileError(StateError):
@@ -31,11 +26,11 @@ class CircuitFileError(StateError):
 
 
 class MissingFormat(StateError):
-    """A state's format is a key that no dtype is given for.
+    """A state's format is a key for which no dtype is given.
 
     Attributes:
-        state_id: The first such state, in the circuit's order.
-        key: The key.
+        state_id: The id of the first such state, in the circuit's order.
+        key: The format key.
     """
 
     def __init__(self, state_id: str, key: str) -> None:
@@ -47,10 +42,10 @@ class MissingFormat(StateError):
 
 
 class Overflow(StateError):
-    """A product or a sum is more than an unsigned 64-bit integer holds.
+    """A product or a sum exceeds an unsigned 64-bit integer.
 
     Attributes:
-        subject: Of what: a state, a program's node, a dimension.
+        subject: The state, program node or dimension that is too large.
     """
 
     def __init__(self, subject: str, calculation: str) -> None:

@@ -1,4 +1,4 @@
-"""The state plan: how much memory an engine holds for the states of a circuit."""
+"""The state plan: the memory that an engine holds for the states of a circuit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proofstream_state_cost.states.u64 import is_u64, u64_product, u64_sum
 
 
 class Holding(enum.Enum):
-    """What units of a state are held for."""
+    """The purpose for which an engine holds units of a state."""
 
     LIVE = "live"
     STEPS = "steps"
@@ -30,11 +30,11 @@ class Holding(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculativeVerify:
-    """A speculative verify.
+    """The intermediates that a speculative verify keeps.
 
     Attributes:
-        h_steps: The intermediates of an `h_steps` state, for each verify slot; the padding one is the last.
-        conv_steps: The intermediates of a `conv_steps` state in each verify slot.
+        h_steps: Intermediates of an `h_steps` state, for each verify slot; the padding slot is the last.
+        conv_steps: Intermediates of a `conv_steps` state in each verify slot.
     """
 
     h_steps: tuple[int, ...]
@@ -42,13 +42,18 @@ class SpeculativeVerify:
 
     @classmethod
     def of_width(cls, width: int, *, slots: int) -> SpeculativeVerify:
-        """A verify of `width` rows in each of `slots` slots: it keeps one `h` less, since the last row's is not needed.
+        """Make a verify of `width` rows in each of `slots` slots.
+
+        It keeps one `h` less than it has rows, because the last row's is not needed.
 
         Raises:
-            BadInputs: The width is 0, or a number is no unsigned 64-bit integer.
+            BadInputs: The width is 0, or a number is not an unsigned 64-bit integer.
         """
         if not is_u64(width) or width == 0 or not is_u64(slots):
-            raise BadInputs(f"a verify of {width} rows in {slots} slots is none")
+            raise BadInputs(
+                f"a verify of {width} rows in {slots} slots is impossible: rows are 1 or more, slots 0 or more, "
+                "neither above 2^64 - 1"
+            )
         return cls(h_steps=(width - 1,) * slots, conv_steps=width)
 
 
@@ -62,17 +67,17 @@ class KvCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What an engine is set up for.
+    """The setup of an engine.
 
     Attributes:
-        formats: The dtype of each format key; a plan needs those of all states.
-        slots: Sequences at once, the padding one included.
-        verify: The speculative verify, if there is one.
-        kv: The model's KV cache; without it, its KV sides are left out of the plan.
+        formats: The dtype of each format key; a plan needs those of all states, also of states that it leaves out.
+        slots: Sequences at once, including the padding sequence.
+        verify: The speculative verify, if the engine runs one.
+        kv: The model's KV cache; without it the plan leaves out the KV sides.
         draft_kv: The drafting head's KV cache, likewise.
 
     Raises:
-        BadInputs: A number is no unsigned 64-bit integer.
+        BadInputs: A number is not an unsigned 64-bit integer.
     """
 
     formats: Mapping[str, Dtype] = field(default_factory=dict[str, Dtype])
@@ -100,15 +105,15 @@ class PlanInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTerm:
-    """What is held of one state for one reason.
+    """The units of one state that are held for one purpose.
 
     Attributes:
         state: The index of the state in its circuit.
         state_id: Its id.
-        holding: The reason.
-        units: How many units.
-        bytes: Of all of them.
-        lifetime: How long they live.
+        holding: The purpose.
+        units: Number of units.
+        bytes: Bytes of all units.
+        lifetime: How long the units live.
     """
 
     state: int
@@ -121,19 +126,19 @@ class PlanTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePlan:
-    """All terms, in the order of the states and then of the holdings, and their sum in bytes."""
+    """All terms, ordered by state and then by holding, and their sum in bytes."""
 
     terms: tuple[PlanTerm, ...]
     bytes: int
 
 
 def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> StatePlan:
-    """Size what an engine holds. Snapshots, stashes and tables are held by others and are not in it.
+    """Size the memory that an engine holds. Snapshots, stashes and tables live in slots of their own and are left out.
 
     Raises:
-        MissingFormat: There is no dtype for a key, be it that of a state which the plan leaves out; it names the first.
-        BadInputs: There is a verify, and a recurrent state declares no rule for its intermediates.
-        Overflow: A state's size or the sum is above 2^64 - 1; it names the state.
+        MissingFormat: A key has no dtype, even if the plan leaves its state out; the error names the first such state.
+        BadInputs: The engine runs a verify, and a recurrent state declares no rule for its intermediates.
+        Overflow: A state's size or the sum is above 2^64 - 1; the error names the state.
     """
     verify = None if inputs.verify is None else _VerifyUnits.of(inputs.verify)
     terms = tuple(term for index, state in enumerate(circuit.states) for term in _terms(index, state, inputs, verify))
@@ -142,12 +147,12 @@ def make_plan(circuit: StateCircuit, inputs: PlanInputs) -> StatePlan:
 
 @dataclass(frozen=True, slots=True)
 class _VerifyUnits:
-    """A verify's units, which are the same for all states: there may be many of both states and slots.
+    """A verify's units. They are the same for all states, so they are summed once: states and slots may both be many.
 
     Attributes:
-        slots: The verify slots.
-        h_steps: The intermediates of an `h_steps` state over all slots; it may be above 2^64 - 1.
-        conv_steps: Those of a `conv_steps` state in each slot.
+        slots: The number of verify slots.
+        h_steps: Intermediates of an `h_steps` state over all slots; may exceed 2^64 - 1.
+        conv_steps: Intermediates of a `conv_steps` state in each slot.
     """
 
     slots: int
@@ -173,7 +178,7 @@ def _terms(index: int, state: CircuitState, inputs: PlanInputs, verify: _VerifyU
 
 
 def _holdings(state: CircuitState, inputs: PlanInputs, verify: _VerifyUnits | None) -> Iterator[tuple[Holding, int]]:
-    """The reasons for which a state is held, and the units for each."""
+    """Yield the purposes for which a state is held, and the units for each."""
     if state.kind is StateKind.RECURRENT:
         yield Holding.LIVE, inputs.slots
         if verify is not None:
@@ -186,7 +191,7 @@ def _holdings(state: CircuitState, inputs: PlanInputs, verify: _VerifyUnits | No
 
 
 def _steps(state: CircuitState, verify: _VerifyUnits) -> int:
-    """Units that hold a verify's intermediates of a recurrent state."""
+    """Return the units that hold a verify's intermediates of a recurrent state."""
     subject = f"state {state.id}"
     match state.verify:
         case VerifyRule.H_STEPS:

@@ -1,4 +1,4 @@
-"""State programs: what moves recurrent state around a speculative verify, and into and out of snapshots, in bytes."""
+"""State programs: they move recurrent state around a speculative verify, and into and out of snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofstream_state_cost.states.u64 import u64_product, u64_sum
 
 
 class UnitPlace(enum.Enum):
-    """Where one sequence's unit of a recurrent state is."""
+    """The place of one sequence's unit of a recurrent state."""
 
     LIVE = "live"
     CHECKPOINT = "checkpoint"
@@ -22,7 +22,7 @@ class UnitPlace(enum.Enum):
 
 
 class NodeOp(enum.Enum):
-    """What a node does: copy bytes as they are, write zeros, or write each element in the other place's dtype."""
+    """The operation of a node: copy bytes unchanged, write zeros, or write each element in the other place's dtype."""
 
     COPY = "copy"
     ZERO = "zero"
@@ -30,10 +30,11 @@ class NodeOp(enum.Enum):
 
 
 class StateProgram(enum.Enum):
-    """The state programs, in their order; the value is the name in node ids and events.
+    """The state programs, in their order. The value is the name in node ids and events.
 
-    `verify_checkpoint` runs before a verify, `verify_rollback` after one that accepted nothing, `commit_accepted` after
-    one that accepted a prefix, and `slot_zero` when a slot is given to a new sequence. The other four move snapshots.
+    `verify_checkpoint` runs before a verify, `verify_rollback` after a verify that accepted nothing, `commit_accepted`
+    after a verify that accepted a prefix, and `slot_zero` when a new sequence gets a slot. The other four move
+    snapshots.
     """
 
     VERIFY_CHECKPOINT = "verify_checkpoint"
@@ -47,28 +48,28 @@ class StateProgram(enum.Enum):
 
     @property
     def op(self) -> NodeOp:
-        """What each of its nodes does."""
+        """The operation of each node."""
         return _MOVES[self].op
 
     @property
     def from_(self) -> UnitPlace | None:
-        """Where each node reads; None if it only writes zeros."""
+        """The place that each node reads; None if it only writes zeros."""
         return _MOVES[self].from_
 
     @property
     def to(self) -> UnitPlace:
-        """Where each node writes."""
+        """The place that each node writes."""
         return _MOVES[self].to
 
     @property
     def snapshot(self) -> StateKind | None:
-        """The kind of snapshot without which a state has no node in it; None if every state has one."""
+        """The kind of snapshot that a state needs to have a node in this program; None if every state has a node."""
         return _SNAPSHOTS.get(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """What one node of a program does."""
+    """The operation and the places of a program's nodes."""
 
     op: NodeOp
     from_: UnitPlace | None
@@ -99,7 +100,7 @@ VERIFY_PROGRAMS: Final = (
     StateProgram.COMMIT_ACCEPTED,
     StateProgram.SLOT_ZERO,
 )
-"""The programs that need no snapshots: they have a node for each recurrent state, and all cost the same."""
+"""The programs that need no snapshots. They have a node for each recurrent state, so they all cost the same."""
 
 ALL_PROGRAMS: Final = tuple(StateProgram)
 
@@ -111,11 +112,11 @@ class ProgramNode:
     Attributes:
         id: Program and state: `verify_rollback.l4.mamba.conv`.
         state: The index of the state in its circuit.
-        op: What it does.
-        from_: Where it reads; None if it only writes zeros.
-        to: Where it writes.
-        bytes: What it writes for one sequence.
-        cache: The index of the snapshot that it reads or writes; None if it touches none.
+        op: The operation.
+        from_: The place that it reads; None if it only writes zeros.
+        to: The place that it writes.
+        bytes: Bytes written for one sequence.
+        cache: The index of the snapshot that it reads or writes, if any.
     """
 
     id: str
@@ -129,10 +130,10 @@ class ProgramNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedProgram:
-    """A program of one circuit and what it writes for one sequence.
+    """A program of one circuit and the bytes that it writes for one sequence.
 
     Attributes:
-        program: Which one.
+        program: The program.
         nodes: Its steps, in the order of the states.
         bytes: Their sum.
     """
@@ -143,7 +144,7 @@ class PricedProgram:
 
     @property
     def op(self) -> NodeOp:
-        """What each of its nodes does."""
+        """The operation of each node."""
         return self.program.op
 
 
@@ -152,16 +153,17 @@ def price_programs(
 ) -> tuple[PricedProgram, ...]:
     """Size programs from the states' declarations.
 
-    A state without the snapshot that a program moves has no node in it; so a program may be empty, and cost nothing.
+    A state without the snapshot that a program moves has no node in that program. So a program may be empty and cost
+    nothing.
 
     Args:
-        circuit: Whose states.
-        formats: The dtype of each format key; only those of states that have a node are needed.
-        programs: Which ones, in which order.
+        circuit: The states.
+        formats: The dtype of each format key that a node reads; others are not needed.
+        programs: The programs to size, in this order.
 
     Raises:
-        MissingFormat: There is no dtype for a key; it names the first such state.
-        Overflow: A node or a sum is above 2^64 - 1; it names the node.
+        MissingFormat: A key has no dtype; the error names the first such state.
+        Overflow: A node or a sum is above 2^64 - 1; the error names the node.
     """
     return tuple(_price(circuit, formats, program) for program in programs)
 
@@ -188,10 +190,10 @@ def _nodes(circuit: StateCircuit, formats: Mapping[str, Dtype], program: StatePr
 
 
 def _element_size(program: StateProgram, live: Dtype, snapshot: Dtype) -> int:
-    """Bytes written for each element that goes to a snapshot or comes from one.
+    """Return the bytes written for each element that goes to or comes from a snapshot.
 
-    A copy moves the live state's bytes as they are, as far as both places have room; a conversion writes elements of
-    the dtype that its destination has.
+    A copy moves the live state's bytes unchanged, as far as both places have room. A conversion writes elements in the
+    dtype of its destination.
     """
     if program.op is NodeOp.COPY:
         return min(live.size, snapshot.size)

@@ -1,4 +1,4 @@
-"""State circuits: what a model keeps between tokens, declared state by state."""
+"""State circuits: the states that a model keeps between tokens, declared one by one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proofstream_state_cost.states.errors import BadState, MissingFormat, one_line
+from proofstream import safe_text
+from proofstream_state_cost.states.errors import BadState, MissingFormat
 from proofstream_state_cost.states.u64 import is_u64, u64_product
 
 
 class Dtype(enum.Enum):
-    """What one element is stored as. The scales of fp8 are kept elsewhere and are not counted."""
+    """The type of one stored element. The scales of fp8 are kept elsewhere and are not counted."""
 
     F32 = "f32"
     F16 = "f16"
@@ -39,21 +40,21 @@ class Lifetime(enum.Enum):
 
 
 class Section(enum.Enum):
-    """Which part of the circuit a state belongs to: the model itself, or its own drafting head."""
+    """The part of the circuit that a state belongs to: the model itself, or its own drafting head."""
 
     MAIN = "main"
     DRAFT = "draft"
 
 
 class VerifyRule(enum.Enum):
-    """How many intermediates of a recurrent state a speculative verify keeps: see `Verify` of a plan."""
+    """The number of intermediates of a recurrent state that a speculative verify keeps; see `SpeculativeVerify`."""
 
     H_STEPS = "h_steps"
     CONV_STEPS = "conv_steps"
 
 
 class StateKind(enum.Enum):
-    """What a state is. One unit of it is, for `recurrent`, one sequence's; for `paged_kv`, one side of one token."""
+    """The kind of a state. A unit is one sequence's state for `recurrent`, one side of one token for `paged_kv`."""
 
     RECURRENT = "recurrent"
     PAGED_KV = "paged_kv"
@@ -75,7 +76,7 @@ class StateKind(enum.Enum):
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether it may be a copy `of` another state."""
+        """Whether a state of this kind may be a copy `of` another state."""
         return self in (StateKind.PREFIX_SNAPSHOT, StateKind.RING_SNAPSHOT)
 
 
@@ -99,7 +100,7 @@ _KEY: Final = re.compile(r"\{([^\s{}=]+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFormat:
-    """What a state's elements are stored as: a fixed dtype, or a key for which one is chosen when the model runs.
+    """The stored type of a state's elements: a fixed dtype, or a key whose dtype is chosen when the model runs.
 
     Attributes:
         dtype: The dtype, or None.
@@ -114,10 +115,10 @@ class StateFormat:
 
 
 def parse_format(word: str) -> StateFormat:
-    """Read a format as it is written: `f32`, `f16`, `bf16`, `fp8` or `{key}`.
+    """Read a format: `f32`, `f16`, `bf16`, `fp8` or `{key}`.
 
     Raises:
-        BadState: It is neither.
+        BadState: The word is neither a dtype nor a key.
     """
     match = _KEY.fullmatch(word)
     if match is not None and word.isprintable():
@@ -126,7 +127,7 @@ def parse_format(word: str) -> StateFormat:
         return StateFormat(dtype=Dtype(word))
     except ValueError:
         known = ", ".join(dtype.value for dtype in Dtype)
-        raise BadState(f"format {word!r} is no dtype and no {{key}}; the dtypes are {known}") from None
+        raise BadState(f"format {word!r} is neither a dtype nor a {{key}}; the dtypes are {known}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +138,14 @@ class CircuitState:
         id: Unique in its circuit: `l4.mamba.conv`.
         local: Its name within its block: `conv`.
         block: The block that declares it: `mamba`.
-        layer: The layer that the block stands in; None outside of the layers.
+        layer: The number of the block's layer; None outside the layers.
         section: The model itself, or its drafting head.
-        kind: What it is.
-        format: What its elements are stored as.
+        kind: Its kind.
+        format: The stored type of its elements.
         elements: Elements of one unit.
-        verify: The intermediates that a speculative verify keeps of it; only of a recurrent state.
-        of: Of a snapshot, the id of the state that it is a copy of.
-        shape: The elements as factors, for people: `64 x 64 x 128`.
+        verify: The intermediates that a speculative verify keeps; only for recurrent states.
+        of: The id of the state that it copies; only for snapshots.
+        shape: The elements as factors, for the reader: `64 x 64 x 128`.
 
     Raises:
         BadState: The fields contradict one another.
@@ -165,29 +166,29 @@ class CircuitState:
     def __post_init__(self) -> None:
         reason = _contradiction(self)
         if reason is not None:
-            raise BadState(f"state {one_line(self.id)}: {reason}")
+            raise BadState(f"state {safe_text(self.id)}: {reason}")
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long a unit of it lives: its kind alone decides."""
+        """How long a unit lives. The kind alone decides."""
         return self.kind.lifetime
 
     @property
     def group(self) -> str:
-        """What all states that one block declares under one name have in common: `mamba.conv`."""
+        """Block and local name, which the states of all layers share: `mamba.conv`."""
         return f"{self.block}.{self.local}" if self.block else self.local
 
     def unit_bytes(self, formats: Mapping[str, Dtype]) -> int:
-        """Bytes of one unit, with these dtypes for the format keys.
+        """Return the bytes of one unit, with these dtypes for the format keys.
 
         Raises:
             MissingFormat: No dtype is given for its key.
-            Overflow: They are more than 2^64 - 1.
+            Overflow: The bytes exceed 2^64 - 1.
         """
         return u64_product(self.elements, self.dtype(formats).size, subject=f"state {self.id}")
 
     def dtype(self, formats: Mapping[str, Dtype]) -> Dtype:
-        """The dtype of its elements.
+        """Return the dtype of its elements.
 
         Raises:
             MissingFormat: No dtype is given for its key.
@@ -202,10 +203,10 @@ class CircuitState:
 
 
 def _contradiction(state: CircuitState) -> str | None:
-    """What is wrong with a state by itself, or None."""
+    """Return why a state contradicts itself, or None."""
     kind = state.kind.value
     if not state.id or not all(map(str.isprintable, (state.id, state.local, state.block))):
-        return "ids and names are text that can be printed"
+        return "ids and names must be printable text"
     if not is_u64(state.elements):
         return f"{state.elements} elements are not between 0 and 2^64 - 1"
     if state.layer is not None and not is_u64(state.layer):
@@ -213,9 +214,9 @@ def _contradiction(state: CircuitState) -> str | None:
     if state.verify is not None and state.kind is not StateKind.RECURRENT:
         return f"a {kind} state keeps no verify intermediates, so verify = {state.verify.value!r} has no meaning"
     if state.of is not None and not state.kind.is_snapshot:
-        return f"a {kind} state is no copy of another, so of = {state.of!r} has no meaning"
+        return f"a {kind} state cannot copy another state, so of = {state.of!r} has no meaning"
     if state.of is None and state.kind is StateKind.RING_SNAPSHOT:
-        return "a ring_snapshot is a copy of another state, and it does not say of which"
+        return "a ring_snapshot is a copy of another state: of must name it"
     return None
 
 
@@ -224,12 +225,12 @@ class StateCircuit:
     """The states of a model, in the order in which programs and plans refer to them.
 
     Attributes:
-        name: The model's.
-        states: All of them, drafting head and KV included. A state's index here is its index everywhere.
-        assumptions: What was taken for granted to come to these states, one sentence each, for the reader of a number.
+        name: The model's name.
+        states: All states, including drafting head and KV. A state's index here is its index everywhere.
+        assumptions: The assumptions behind these states, one sentence each, for the reader of the numbers.
 
     Raises:
-        BadState: Two states have the same id, or a snapshot does not fit the state that it is a copy of.
+        BadState: Two states have the same id, or a snapshot does not fit the state that it copies.
     """
 
     name: str
@@ -240,7 +241,7 @@ class StateCircuit:
         by_id: dict[str, CircuitState] = {}
         for state in self.states:
             if state.id in by_id:
-                raise BadState(f"state {state.id}: there are two of that id")
+                raise BadState(f"state {state.id}: two states have this id")
             by_id[state.id] = state
         for state in self.states:
             if state.of is not None:
@@ -249,45 +250,45 @@ class StateCircuit:
 
     @property
     def recurrent_layers(self) -> int:
-        """How many layers keep recurrent state; the drafting head has none."""
+        """The number of layers that keep recurrent state, without the drafting head."""
         return len(self.recurrent_layer_ids)
 
     @property
     def recurrent_layer_ids(self) -> tuple[int, ...]:
-        """Which layers keep recurrent state, in ascending order."""
+        """The layers that keep recurrent state, in ascending order."""
         layers = {state.layer for state in self.recurrent_states if state.layer is not None}
         return tuple(sorted(layers))
 
     @property
     def recurrent_states(self) -> tuple[CircuitState, ...]:
-        """The states that programs move: recurrent, and of the model itself."""
+        """The states that programs move: the recurrent ones, without the drafting head's."""
         return tuple(state for state in self.states if is_moved(state))
 
 
 def is_moved(state: CircuitState) -> bool:
-    """Whether state programs move this state: it is recurrent, and not the drafting head's."""
+    """Return whether state programs move this state: it is recurrent, and not the drafting head's."""
     return state.kind is StateKind.RECURRENT and state.section is Section.MAIN
 
 
 def _check_copy(state: CircuitState, source: CircuitState | None) -> None:
-    """Raise if a snapshot does not fit what it is a copy of."""
+    """Raise if a snapshot does not fit the state that it copies."""
     if source is None:
-        raise BadState(f"state {state.id}: it is a copy of {one_line(state.of or '')}, and there is no such state")
+        raise BadState(f"state {state.id}: it is a copy of {safe_text(state.of or '')}, which does not exist")
     if source.kind is not StateKind.RECURRENT:
         raise BadState(f"state {state.id}: it is a copy of {source.id}, which is a {source.kind.value}, not recurrent")
     if (source.section, source.layer) != (state.section, state.layer):
-        raise BadState(f"state {state.id}: it is a copy of {source.id}, which stands elsewhere")
+        raise BadState(f"state {state.id}: it is a copy of {source.id}, which is in another layer or section")
     if source.elements != state.elements:
         sizes = f"{state.elements} and {source.elements} elements"
         raise BadState(f"state {state.id}: it is a copy of {source.id}, and they have {sizes}")
 
 
 def _check_one_copy_each(states: tuple[CircuitState, ...]) -> None:
-    """Raise if a state has two snapshots of one kind: a program could not tell which one it saves to."""
+    """Raise if a state has two snapshots of one kind: a program would not know which one to save to."""
     copies: dict[tuple[str, StateKind], str] = {}
     for state in states:
         if state.of is None:
             continue
         other = copies.setdefault((state.of, state.kind), state.id)
         if other != state.id:
-            raise BadState(f"state {state.id}: {other} is a {state.kind.value} of {state.of} already")
+            raise BadState(f"state {state.id}: {other} already is a {state.kind.value} of {state.of}")

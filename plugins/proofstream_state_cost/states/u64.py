@@ -1,4 +1,4 @@
-"""Exact arithmetic on unsigned 64-bit integers: what does not fit is an error, never a wrapped or rounded number."""
+"""Exact arithmetic on unsigned 64-bit integers: a result that does not fit is an error, never wrapped or rounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ U64_MAX: Final = 2**64 - 1
 
 
 def is_u64(value: object) -> bool:
-    """Whether a value is an integer that 64 bits hold; True and False are none."""
+    """Return whether a value is an unsigned 64-bit integer. True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX
 
 
@@ -19,7 +19,7 @@ def u64_product(first: int, *factors: int, subject: str) -> int:
     """Multiply from left to right.
 
     Raises:
-        Overflow: A factor or an intermediate result is above 2^64 - 1, also where a later factor is 0; it names
+        Overflow: A factor or an intermediate result is above 2^64 - 1, even if a later factor is 0; the error names
             `subject`.
     """
     if first > U64_MAX:
@@ -33,13 +33,13 @@ def u64_product(first: int, *factors: int, subject: str) -> int:
 
 
 def u64_sum(terms: Iterable[tuple[str, int]]) -> int:
-    """Add up.
+    """Add up terms.
 
     Args:
-        terms: What each number is of, and the number.
+        terms: For each term its subject and its number.
 
     Raises:
-        Overflow: The sum is above 2^64 - 1; it names the term at which it came to be.
+        Overflow: The sum exceeds 2^64 - 1; the error names the term that made it do so.
     """
     result = 0
     for subject, term in terms:

@@ -1,3 +1,3 @@
-"""The command proofstream state-cost FILE."""
+"""FILE, as the command and a run read it, and the command's answer."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command's answer for people: what was counted and how, the tables, and what a reader has to know."""
+"""The command's answer as text: how states were counted, the tables, and notes on the numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proofstream import safe_text
 from proofstream_state_cost.settings import Settings
 from proofstream_state_cost.states.state_circuit import is_moved
 from proofstream_state_cost.tool.cost_tables import (
@@ -35,7 +36,7 @@ _NO_STATE = "No layer keeps recurrent state: the programs around a verify write 
 
 
 def one_convention(case: PricedCircuit, settings: Settings, *, width: int) -> Iterator[RenderableType]:
-    """The answer for one convention."""
+    """Compose the answer for one convention."""
     costs = case.costs
     yield _headline(
         costs.name, costs.circuit.recurrent_layers, f"{format_count(costs.live_bytes)} bytes of recurrent state"
@@ -63,7 +64,7 @@ def one_convention(case: PricedCircuit, settings: Settings, *, width: int) -> It
 def several_conventions(
     cases: Sequence[PricedCircuit], settings: Settings, *, left_out: Sequence[str]
 ) -> Iterator[RenderableType]:
-    """The answer for all conventions side by side."""
+    """Compose the answer for all conventions side by side."""
     costs = cases[0].costs
     yield _headline(costs.name, costs.circuit.recurrent_layers, "by convention")
     yield _listed((case.costs.convention, case.counts) for case in cases)
@@ -81,7 +82,7 @@ def several_conventions(
 
 
 def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
-    """Names with what is to be said of them, which may need several lines."""
+    """Return a table of names and texts; a long text is folded."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style=style)
     table.add_column(overflow="fold", style=style)
@@ -91,7 +92,7 @@ def _listed(rows: Iterable[tuple[str, str]], *, style: str = "") -> Table:
 
 
 def render_text(parts: Iterator[RenderableType], *, width: int, colour: bool) -> str:
-    """The text of an answer for a terminal of that width. Where a table is wider, so is the text: no number is cut."""
+    """Render an answer for a terminal of this width. A wider table keeps its width, so that no number is cut."""
     console = Console(file=io.StringIO(), force_terminal=colour, highlight=False, emoji=False)
     with console.capture() as capture:
         for part in parts:
@@ -101,7 +102,7 @@ def render_text(parts: Iterator[RenderableType], *, width: int, colour: bool) ->
 
 
 def _needed(part: RenderableType, console: Console) -> int:
-    """The width without which a table of numbers would be cut; other text can be folded."""
+    """Return the width that a table of numbers needs; other text can be folded."""
     if not isinstance(part, Table) or not all(column.no_wrap for column in part.columns):
         return _NARROWEST
     return console.measure(part, options=console.options.update(width=_UNBOUNDED)).maximum
@@ -113,12 +114,12 @@ def _headline(name: str, layers: int, what: str) -> Text:
 
 
 def _text(text: str, *, style: str = "") -> Text:
-    """Text of which some was read from a file: what would not be printed as itself must not reach a terminal."""
-    return Text("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text), style=style)
+    """Make text safe to print, since parts of it were read from a file. Nothing is cut."""
+    return Text(safe_text(text, limit=len(text)), style=style)
 
 
 def _widest(case: PricedCircuit) -> Iterator[Text]:
-    """The widest states: one of each size, with how many others are as wide."""
+    """Yield the widest states: one of each size, and how many others are as wide."""
     alike: dict[StateRow, list[str]] = {}
     for state in case.costs.circuit.recurrent_states:
         alike.setdefault(row_of(state, case), []).append(state.id)

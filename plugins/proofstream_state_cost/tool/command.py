@@ -1,4 +1,4 @@
-"""``proofstream state-cost FILE``: from what stands on the command line to what stands on standard output."""
+"""Runs ``proofstream state-cost FILE``."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from proofstream_state_cost.tool.state_file import StateFile, read_state_file
 _PIPE_WIDTH = 100
 
 
-def run(call: ToolCall) -> int:
-    """Answer.
+def run_state_cost(call: ToolCall) -> int:
+    """Print the answer. Returns the exit status.
 
     Raises:
-        ProofstreamError: FILE, an option or the two together are not acceptable, or a number is too large; one line.
+        ProofstreamError: FILE, an option or their combination is not acceptable, or a number is too large; one line.
     """
     settings = read_settings(call.settings)
     found = read_state_file(call.argument, settings)
     if call.as_json and not found.chosen:
         names = ", ".join(counted.convention for counted in found.counted)
         raise UsageError(
-            f"--json needs --convention: {found.path} is a model's config.json, and how its states are counted is "
-            f"not said",
+            f"--json needs --convention: {found.path} is a model's config.json, which leaves open how states are "
+            "counted",
             hint=f"choose one of {names}",
         )
     cases = _cases(found, settings)
@@ -38,7 +38,7 @@ def run(call: ToolCall) -> int:
             call.note(unread_note(key))
         call.write(json.dumps(cost_document(cases[0], settings), indent=2))
     else:
-        call.write(_for_people(found, cases, settings).removesuffix("\n"))
+        call.write(_as_text(found, cases, settings).removesuffix("\n"))
     return 0
 
 
@@ -49,7 +49,7 @@ def _cases(found: StateFile, settings: Settings) -> list[PricedCircuit]:
         raise UsageError(str(error), hint=f"give one, as in --format {error.key}=bf16") from None
 
 
-def _for_people(found: StateFile, cases: list[PricedCircuit], settings: Settings) -> str:
+def _as_text(found: StateFile, cases: list[PricedCircuit], settings: Settings) -> str:
     colour = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if colour else _PIPE_WIDTH
     if found.chosen:

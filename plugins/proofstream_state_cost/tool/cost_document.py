@@ -1,4 +1,4 @@
-"""The command's JSON: `state-cost.schema.json` describes it, and its numbers are exact."""
+"""The command's JSON, which `state-cost.schema.json` describes. Its numbers are exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, PricedCircui
 
 
 def cost_document(case: PricedCircuit, settings: Settings) -> dict[str, Any]:
-    """A case as JSON writes it."""
+    """Return a priced circuit as a JSON object."""
     costs, unread = case.costs, unread_keys(case.costs.circuit, case.costs.formats)
     document: dict[str, Any] = {
         "circuit": costs.name,

@@ -1,4 +1,4 @@
-"""The tables of the command's answer, for people."""
+"""The tables of the command's answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOTAL = "total"
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """States that one row stands for: of one group, one size and one dtype."""
+    """A row of a table: states of one group, one size and one dtype."""
 
     label: str
     elements: int
@@ -32,7 +32,7 @@ class StateRow:
 
 
 def states_table(case: PricedCircuit) -> Table:
-    """The states that programs move, by group."""
+    """Make the table of the states that programs move, by group."""
     table = _table("group", "states", "elements", "dtype", "bytes each", "bytes", "MiB", left=("group", "dtype"))
     rows: dict[StateRow, int] = {}
     for state in case.costs.circuit.recurrent_states:
@@ -64,18 +64,18 @@ def states_table(case: PricedCircuit) -> Table:
 
 
 def row_of(state: CircuitState, case: PricedCircuit) -> StateRow:
-    """What stands for a state in a table."""
+    """Return the row to which a state belongs."""
     formats = case.costs.formats
     return StateRow(label_of(state), state.elements, state.dtype(formats).value, state.unit_bytes(formats))
 
 
 def label_of(state: CircuitState) -> str:
-    """What a state is called together with its like."""
+    """Return the label that a state shares with the other states of its group."""
     return state.group if state.section is Section.MAIN else f"draft {state.group}"
 
 
 def programs_table(case: PricedCircuit, *, slots: int | None, width: int) -> Table:
-    """What one run of each program writes, by program and group."""
+    """Make the table of the bytes that one run of each program writes, by program and group."""
     with_op = width >= _ROOM_FOR_OP
     columns = ["program", *(["what it does"] if with_op else []), "bytes", "MiB"]
     if slots is not None:
@@ -94,14 +94,14 @@ def programs_table(case: PricedCircuit, *, slots: int | None, width: int) -> Tab
 
 
 def what_it_does(cost: ProgramCost) -> str:
-    """A program's op with its places: `copy live -> checkpoint`."""
+    """Return a program's operation with its places: `copy live -> checkpoint`."""
     program = cost.priced.program
     moved = program.to.value if program.from_ is None else f"{program.from_.value} -> {program.to.value}"
     return f"{program.op.value} {moved}"
 
 
 def rate_table(case: PricedCircuit, rate: Decimal, *, slots: int | None) -> Table:
-    """Bytes a second at a rate of verifies."""
+    """Make the table of bytes a second at a rate of verifies."""
     columns = [f"at {rate:f} verifies/s", "bytes/s", "MiB/s"]
     if slots is not None:
         columns += [f"{format_count(slots)} slots, bytes/s", "MiB/s"]
@@ -117,7 +117,7 @@ def rate_table(case: PricedCircuit, rate: Decimal, *, slots: int | None) -> Tabl
 
 
 def plan_table(case: PricedCircuit, plan: StatePlan) -> Table:
-    """What an engine holds, by group and holding."""
+    """Make the table of the memory that an engine holds, by group and holding."""
     table = _table("plan", "held as", "states", "units each", "bytes", "MiB", left=("plan", "held as"))
     sums: dict[tuple[str, str, int], list[int]] = {}
     for term in plan.terms:
@@ -133,7 +133,7 @@ def plan_table(case: PricedCircuit, plan: StatePlan) -> Table:
 
 
 def comparison_table(cases: Sequence[PricedCircuit], settings: Settings) -> Table:
-    """One sequence's recurrent state under several conventions side by side, in bytes."""
+    """Make the table of one sequence's recurrent state in bytes, with a column for each convention."""
     table = _table("bytes", *(case.costs.convention for case in cases), left=("bytes",))
     sizes = [{group.group: group.bytes for group in case.costs.programs["slot_zero"].groups} for case in cases]
     for group in dict.fromkeys(name for each in sizes for name in each):
@@ -158,17 +158,17 @@ def _add_sums(table: Table, name: str, sizes: Sequence[int]) -> None:
 
 
 def format_count(value: int) -> str:
-    """A whole number with commas between thousands."""
+    """Format a whole number with commas between thousands."""
     return f"{value:,}"
 
 
 def format_mib(value: float) -> str:
-    """Bytes as MiB."""
+    """Format bytes as MiB."""
     return f"{value / _MIB:,.2f}"
 
 
 def format_speed(value: int, rate: Decimal) -> str:
-    """So many bytes so many times a second."""
+    """Format a number of bytes times a rate."""
     each = per_second(value, rate)
     return f"{each:,}" if isinstance(each, int) else f"{each:,.1f}"
 

@@ -1,4 +1,4 @@
-"""One answer of the command: a circuit under a convention, with what its programs cost and what an engine holds."""
+"""One answer of the command: a circuit under a convention, the costs of its programs, and the engine's plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofstream_state_cost.states.plan import KvCache, PlanInputs, SpeculativeV
 from proofstream_state_cost.states.state_circuit import CircuitState, Dtype, Section, StateCircuit, StateKind
 
 VERIFY_RUNS = ("verify_checkpoint", "verify_rollback", "commit_accepted")
-"""What a speculative verify runs: the first one, and then one of the others."""
+"""The programs of a speculative verify, which runs the first, and then one of the others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,8 +23,8 @@ class CountedCircuit:
     Attributes:
         circuit: The states.
         convention: The convention's name.
-        counts: What it counts, in one line.
-        formats: Dtypes that the convention itself gives for format keys; what a person gives wins.
+        counts: What the convention counts, in one line.
+        formats: The convention's own dtypes for format keys; the user's win.
     """
 
     circuit: StateCircuit
@@ -35,14 +35,14 @@ class CountedCircuit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PricedCircuit:
-    """What is answered.
+    """A circuit with its costs.
 
     Attributes:
-        costs: What the programs write for one sequence.
+        costs: The bytes that programs write for one sequence.
         counts: What the convention counts, in one line.
-        notes: What the reader of the numbers has to know, a sentence each.
-        unread: Format keys that were given and that no state reads.
-        plan: What an engine holds, if that was asked.
+        notes: Notes for the reader of the numbers, a sentence each.
+        unread: Format keys that were given although no state reads them.
+        plan: The memory that an engine holds, if it was asked for.
     """
 
     costs: CircuitCosts
@@ -53,7 +53,7 @@ class PricedCircuit:
 
 
 def price_circuit(counted: CountedCircuit, settings: Settings) -> PricedCircuit:
-    """Work a case out.
+    """Price a circuit, and plan its memory if the settings ask for it.
 
     Raises:
         StateError: A format is missing, or a number is above 2^64 - 1.
@@ -71,18 +71,18 @@ def price_circuit(counted: CountedCircuit, settings: Settings) -> PricedCircuit:
 
 
 def unread_note(key: str) -> str:
-    """What is said of a format key that was given and that no state reads."""
+    """Return the note about a format key that no state reads."""
     return f"no state reads the format key {key}"
 
 
 def per_second(number: int, rate: Decimal) -> int | float:
-    """So many bytes so many times a second: a whole number wherever it is one, else the nearest that JSON has."""
+    """Multiply bytes by a rate. Returns the exact product if it is a whole number, else the nearest float."""
     exact = number * Fraction(rate)
     return exact.numerator if exact.denominator == 1 else float(exact)
 
 
 def _counts(counted: CountedCircuit, formats: Mapping[str, Dtype]) -> str:
-    """What is counted, with the dtypes that its keys stand for."""
+    """Return what is counted, with the dtypes of its format keys."""
     keys = dict.fromkeys(state.format.key for state in counted.circuit.recurrent_states if state.format.key)
     chosen = [f"{{{key}}} is {formats[key].value}" for key in keys]
     return "; ".join([counted.counts, *chosen])

@@ -1,4 +1,4 @@
-"""The FILE that a person names: a state circuit or a model's `config.json`, told apart by what is in it."""
+"""Reads FILE: a state circuit or a model's `config.json`, told apart by its content."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from proofstream import ConfigError, UsageError
+from proofstream import ConfigError, UsageError, safe_text
 from proofstream_state_cost.circuit.file import FileFormat, parse_circuit
 from proofstream_state_cost.config.conventions import PRESETS, Convention, choose_convention
-from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.counted_states import count_states, describe_counting
 from proofstream_state_cost.config.model_config import is_model_config, read_model_config
 from proofstream_state_cost.config.recurrent_model import RecurrentModel
 from proofstream_state_cost.settings import Settings
@@ -21,7 +21,7 @@ from proofstream_state_cost.states.errors import MissingFormat, StateError
 from proofstream_state_cost.tool.priced_circuit import CountedCircuit
 
 MAX_BYTES: Final = 4 * 2**20
-"""A longer file is neither."""
+"""A longer file is neither. The limit bounds memory: FILE may be a pipe or a checkpoint of gigabytes."""
 
 _CIRCUIT_KEYS: Final = frozenset({"block", "dims", "layer_kinds", "layers", "prologue", "epilogue", "draft"})
 _CONVENTION_KEYS: Final = ("convention", "conv_columns", "conv_dtype", "h_dtype", "speculative_tokens")
@@ -34,13 +34,13 @@ _EITHER: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateFile:
-    """What FILE says.
+    """The states of FILE.
 
     Attributes:
-        path: How it is called in messages.
-        counted: Its states, under the convention that was chosen, or under each one that applies.
-        chosen: Whether one was; a state circuit leaves no choice.
-        left_out: Why conventions are not among them, a sentence each.
+        path: Its path as messages show it.
+        counted: Its states under the chosen convention, or else under each convention that applies.
+        chosen: Whether a convention was chosen; a state circuit leaves no choice.
+        left_out: Why other conventions do not apply, a sentence each.
     """
 
     path: str
@@ -50,23 +50,23 @@ class StateFile:
 
 
 def read_state_file(path: str, settings: Settings) -> StateFile:
-    """Read FILE, and count its states.
+    """Read FILE and count its states.
 
-    What is JSON begins with a brace; all else is TOML. JSON with the keys of a model's configuration is one; what has
-    keys of a state circuit is that.
+    A text that begins with a brace is JSON, any other is TOML. JSON with the keys of a model's configuration is one; a
+    document with keys of a state circuit is a state circuit.
 
     Raises:
-        ProofstreamError: It cannot be read, is neither, or does not go with the settings; one line.
+        ProofstreamError: FILE cannot be read, is neither, or contradicts the settings; one line.
     """
     text = _read(path)
     path = _shown(path)
     form: FileFormat = "json" if text.lstrip().startswith("{") else "toml"
     document = _parse(text, form)
     if document is None and path.lower().endswith(".json"):
-        form = "json"  # what is wrong with it as TOML is of no use to who calls it JSON
+        form = "json"  # its name says JSON, so a message about TOML would not help
     if is_model_config(document):
         return _of_model(text, path, settings)
-    # What cannot be parsed has errors that name the line.
+    # A document that cannot be parsed goes on: parse_circuit names the line of the error.
     if document is not None and not _CIRCUIT_KEYS & document.keys():
         raise UsageError(f"{path}: this is neither a state circuit nor a model's config.json", hint=_EITHER)
     circuit = parse_circuit(text, format=form, name=path)
@@ -76,10 +76,10 @@ def read_state_file(path: str, settings: Settings) -> StateFile:
 
 
 def costs_of_file(settings: Settings) -> CircuitCosts:
-    """What everything on the bus is priced by.
+    """Return the costs of the file that the settings name, which price everything in a run.
 
     Raises:
-        ConfigError: The file cannot be used as it stands, or a convention has to be chosen; one line.
+        ConfigError: The file cannot be used, or a convention must be chosen; one line.
     """
     assert settings.file is not None
     try:
@@ -100,7 +100,7 @@ def costs_of_file(settings: Settings) -> CircuitCosts:
 def _no_convention(found: StateFile) -> ConfigError:
     names = ", ".join(each.convention for each in found.counted)
     return ConfigError(
-        f"state-cost.convention: {found.path} is a model's config.json, and how its states are counted is not said",
+        f"state-cost.convention: {found.path} is a model's config.json, which leaves open how states are counted",
         hint=f"choose one of {names}, as in --set state-cost.convention={found.counted[0].convention}",
     )
 
@@ -128,9 +128,9 @@ def _of_model(text: str, path: str, settings: Settings) -> StateFile:
 
 def _counted(model: RecurrentModel, convention: Convention, settings: Settings) -> CountedCircuit:
     return CountedCircuit(
-        circuit=state_circuit(model, convention, snapshots=settings.snapshots),
+        circuit=count_states(model, convention, snapshots=settings.snapshots),
         convention=convention.name,
-        counts=counts(model, convention),
+        counts=describe_counting(model, convention),
         formats=convention.formats,
     )
 
@@ -146,7 +146,7 @@ def _read(path: str) -> str:
     except ValueError as error:  # a path with a NUL in it
         raise UsageError(f"{shown}: {error}") from None
     if len(content) > MAX_BYTES:
-        raise UsageError(f"{shown}: it is longer than {MAX_BYTES} bytes; neither a state circuit nor a config.json is")
+        raise UsageError(f"{shown}: longer than {MAX_BYTES} bytes, the limit for a state circuit or a config.json")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -154,12 +154,12 @@ def _read(path: str) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path for messages, which are of one line."""
-    return path if path and path.isprintable() else ascii(path)
+    """Return a path as a message shows it: in one line, and never cut, so that the user can find the file."""
+    return safe_text(path, limit=len(path)) or "''"
 
 
 def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:
-    """The document, or None if it is none."""
+    """Return the document, or None if the text is not one table."""
     try:
         document: object = json.loads(text) if form == "json" else tomllib.loads(text)
     except (ValueError, RecursionError):

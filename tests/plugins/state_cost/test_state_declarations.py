@@ -75,18 +75,18 @@ def test_what_a_declaration_says_counts_more_than_its_id() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"kind": "recurring"}, "kind 'recurring' is none of recurrent, paged_kv, prefix_snapshot, "),
-        ({"section": "tail"}, "section 'tail' is none of main, draft"),
-        ({"format": "fp4"}, "format 'fp4' is no dtype and no {key}"),
-        ({"format": "{}"}, "format '{}' is no dtype and no {key}"),
-        ({"verify": "steps"}, "verify 'steps' is none of h_steps, conv_steps"),
+        ({"kind": "recurring"}, "kind 'recurring' is unknown; known are recurrent, paged_kv, prefix_snapshot, "),
+        ({"section": "tail"}, "section 'tail' is unknown; known are main, draft"),
+        ({"format": "fp4"}, "format 'fp4' is neither a dtype nor a {key}"),
+        ({"format": "{}"}, "format '{}' is neither a dtype nor a {key}"),
+        ({"verify": "steps"}, "verify 'steps' is unknown; known are h_steps, conv_steps"),
         ({"kind": "paged_kv", "verify": "h_steps"}, "a paged_kv state keeps no verify intermediates"),
-        ({"lifetime": "forever"}, "lifetime 'forever' is none of model, sequence, verify, snapshot"),
-        ({"lifetime": "verify"}, "lifetime 'verify' is not that of a recurrent state, which is 'sequence'"),
-        ({"kind": "paged_kv", "lifetime": "sequence"}, "which is 'model'"),
-        ({"of": "l0.m.x"}, "a recurrent state is no copy of another"),
-        ({"kind": "ring_snapshot", "of": "l0.m.x"}, "it is a copy of l0.m.x, and there is no such state"),
-        ({"kind": "ring_snapshot"}, "a ring_snapshot is a copy of another state, and it does not say of which"),
+        ({"lifetime": "forever"}, "lifetime 'forever' is unknown; known are model, sequence, verify, snapshot"),
+        ({"lifetime": "verify"}, "a recurrent state has the lifetime 'sequence', not 'verify'"),
+        ({"kind": "paged_kv", "lifetime": "sequence"}, "a paged_kv state has the lifetime 'model', not 'sequence'"),
+        ({"of": "l0.m.x"}, "a recurrent state cannot copy another state"),
+        ({"kind": "ring_snapshot", "of": "l0.m.x"}, "it is a copy of l0.m.x, which does not exist"),
+        ({"kind": "ring_snapshot"}, "a ring_snapshot is a copy of another state: of must name it"),
         ({"elements": 2**64}, "elements are not between 0 and 2^64 - 1"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_wrong_declaration_is_refused_by_its_id(fields: dict[str, Any], reason
 
 
 def test_two_states_of_one_id_are_refused() -> None:
-    with pytest.raises(BadState, match=r"state l0\.m\.h: there are two of that id"):
+    with pytest.raises(BadState, match=r"state l0\.m\.h: two states have this id"):
         read(declared("l0.m.h"), declared("l0.m.h"))
 
 

@@ -357,13 +357,13 @@ class CountedList(list[StateDeclaration]):
 
 def test_a_run_compares_no_circuits_however_many_states_they_have() -> None:
     declared = CountedList(states())
-    follower = StatePricer(None, {}, logging.getLogger(__name__))
+    pricer = StatePricer(None, {}, logging.getLogger(__name__))
 
-    follower.feed(tuple(envelopes([started(), compiled(declared), *layer()])))
+    pricer.price_batch(tuple(envelopes([started(), compiled(declared), *layer()])))
     before = declared.compared
-    follower.feed(tuple(envelopes([compiled(states()), started(), *[run()] * 100])))
+    pricer.price_batch(tuple(envelopes([compiled(states()), started(), *[run()] * 100])))
 
-    assert follower.runs == 100
+    assert pricer.priced_runs == 100
     assert declared.compared - before < 10
 
 
@@ -380,7 +380,7 @@ def test_a_run_of_no_known_circuit_is_lost_and_said_once(caplog: pytest.LogCaptu
     assert one.feed(envelopes([run(), run(), started(), run()])) == []
     assert one.health() == {"published_costs": 0, "priced_runs": 0, "lost_runs": 3}
     assert [r.getMessage() for r in caplog.records] == [
-        "a state program ran, and nothing is there to price it by: its bytes are not counted"
+        "a state program ran without a state circuit to price it by: its bytes are not counted"
     ]
 
 
@@ -390,7 +390,7 @@ def test_a_run_of_no_known_program_is_lost_and_said_once(caplog: pytest.LogCaptu
     assert [m.runs for m in moved(made)] == [1]
     assert one.health()["lost_runs"] == 2
     (record,) = caplog.records
-    assert record.getMessage() == f"a state program 'ring_save' ran, which is none of {', '.join(VERIFY)}"
+    assert record.getMessage() == f"an unknown state program ran: ring_save; the known ones are {', '.join(VERIFY)}"
 
 
 def test_what_was_not_asked_for_cannot_be_lost() -> None:
@@ -462,18 +462,18 @@ def test_a_key_of_declared_states_is_configured() -> None:
 
 
 def test_what_it_remembers_is_bounded() -> None:
-    follower = StatePricer(None, {}, logging.getLogger("proofstream.test"))
+    pricer = StatePricer(None, {}, logging.getLogger("proofstream.test"))
     opened, *_ = envelopes([])
-    follower.feed((opened,))
+    pricer.price_batch((opened,))
     for job in range(MAX_JOBS + 50):
         _, *inside = envelopes([compiled(states(job + 1)), started(), *layer()], close=False)
-        follower.feed(tuple(msgspec.structs.replace(e, job_id=str(job)) for e in inside))
-        assert follower.remembered == min(job + 1, MAX_JOBS) + 2
+        pricer.price_batch(tuple(msgspec.structs.replace(e, job_id=str(job)) for e in inside))
+        assert pricer.remembered == min(job + 1, MAX_JOBS) + 2
         _, end = envelopes([COMPLETE], close=False)
-        follower.feed((msgspec.structs.replace(end, job_id=str(job)),))
-    assert follower.remembered == MAX_JOBS
-    follower.feed(tuple(envelopes([])[1:]))
-    assert follower.remembered == 0
+        pricer.price_batch((msgspec.structs.replace(end, job_id=str(job)),))
+    assert pricer.remembered == MAX_JOBS
+    pricer.price_batch(tuple(envelopes([])[1:]))
+    assert pricer.remembered == 0
 
 
 @pytest.mark.parametrize(
@@ -482,8 +482,8 @@ def test_what_it_remembers_is_bounded() -> None:
         ({"file": "nowhere.toml"}, "state-cost.file: nowhere.toml: No such file or directory"),
         ({"file": str(CIRCUIT)}, "no dtype is given for its format {ssm_h_storage}"),
         ({"file": str(CIRCUIT), "convention": "vllm"}, "state-cost.file: convention (--convention) is for a model's"),
-        ({"file": "config.json"}, "state-cost.convention: config.json is a model's config.json, and how"),
-        ({"file": "config.json", "convention": "tgi"}, "there is no convention 'tgi'"),
+        ({"file": "config.json"}, "state-cost.convention: config.json is a model's config.json, which leaves open how"),
+        ({"file": "config.json", "convention": "tgi"}, "unknown convention 'tgi'"),
         ({"fiel": "x"}, "state-cost.fiel: there is no such key"),
         ({"file": ""}, "state-cost.file: "),
     ],

@@ -13,7 +13,7 @@ from proofstream_state_cost.config.conventions import (
     choose_convention,
     extrapolated,
 )
-from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.counted_states import count_states, describe_counting
 from proofstream_state_cost.config.families import FAMILIES
 from proofstream_state_cost.config.model_config import parse_model_config
 from proofstream_state_cost.config.recurrent_model import Mixer, RecurrentLayers, RecurrentModel
@@ -34,15 +34,15 @@ def model(family: str = "mamba2", **changes: Any) -> RecurrentModel:
 
 
 def formats(found: RecurrentModel, convention: Convention) -> dict[str, str]:
-    return {state.local: str(state.format) for state in state_circuit(found, convention).states}
+    return {state.local: str(state.format) for state in count_states(found, convention).states}
 
 
 def elements(found: RecurrentModel, convention: Convention) -> dict[str, int]:
-    return {state.local: state.elements for state in state_circuit(found, convention).states}
+    return {state.local: state.elements for state in count_states(found, convention).states}
 
 
 def test_states_stand_in_the_order_of_layers_with_h_first() -> None:
-    circuit = state_circuit(model(), PRESETS["metrale"])
+    circuit = count_states(model(), PRESETS["metrale"])
     assert [(state.id, state.verify, state.shape) for state in circuit.states] == [
         ("l0.mamba.h", VerifyRule.H_STEPS, "2 x 4 x 8"),
         ("l0.mamba.conv", VerifyRule.CONV_STEPS, "16 x 4"),
@@ -101,8 +101,8 @@ def test_h_of_vllm(found: RecurrentModel, h: str) -> None:
 
 def test_vllm_without_mamba_ssm_dtype_says_what_it_took() -> None:
     told = "mamba_ssm_dtype is missing: vLLM then stores h in the model's dtype"
-    assert told in state_circuit(model("qwen3_5"), PRESETS["vllm"]).assumptions
-    assert told not in state_circuit(model("qwen3_5", ssm_dtype=Dtype.F32), PRESETS["vllm"]).assumptions
+    assert told in count_states(model("qwen3_5"), PRESETS["vllm"]).assumptions
+    assert told not in count_states(model("qwen3_5", ssm_dtype=Dtype.F32), PRESETS["vllm"]).assumptions
 
 
 def test_vllm_runs_a_float32_model_in_bfloat16_and_that_is_said() -> None:
@@ -127,22 +127,22 @@ def test_transformers_keeps_one_column_less_of_recurrent_gemma() -> None:
 
 def test_a_mixer_may_lack_either_state() -> None:
     short = model("lfm2", mixer=Mixer(block="short_conv", h=None, conv_channels=8, conv_kernel=3))
-    assert [state.id for state in state_circuit(short, PRESETS["vllm"]).states] == [
+    assert [state.id for state in count_states(short, PRESETS["vllm"]).states] == [
         "l0.short_conv.conv",
         "l2.short_conv.conv",
     ]
     lightning = model("minimax", mixer=Mixer(block="lightning", h=(2, 8, 8)))
-    assert [state.local for state in state_circuit(lightning, PRESETS["vllm"]).states] == ["h", "h"]
-    assert "columns" not in counts(lightning, PRESETS["vllm"])
+    assert [state.local for state in count_states(lightning, PRESETS["vllm"]).states] == ["h", "h"]
+    assert "columns" not in describe_counting(lightning, PRESETS["vllm"])
 
 
 def test_no_recurrent_layer_is_a_circuit_without_states() -> None:
     empty = model(layers=RecurrentLayers(3, ()), mixer=None, assumptions=("said",))
     for preset in PRESETS.values():
-        circuit = state_circuit(empty, preset)
+        circuit = count_states(empty, preset)
         assert (circuit.states, circuit.recurrent_layers, circuit.assumptions) == ((), 0, ("said",))
         assert [program.bytes for program in price_programs(circuit, {})] == [0] * 8
-        assert counts(empty, preset) == "no layer keeps recurrent state"
+        assert describe_counting(empty, preset) == "no layer keeps recurrent state"
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_no_recurrent_layer_is_a_circuit_without_states() -> None:
     ],
 )
 def test_what_is_counted_is_said_in_one_line(name: str, line: str) -> None:
-    assert counts(model(), PRESETS[name]) == f"{line} in each of 2 layers; one sequence, TP=1"
+    assert describe_counting(model(), PRESETS[name]) == f"{line} in each of 2 layers; one sequence, TP=1"
 
 
 def test_what_is_not_counted_is_said() -> None:
-    assert any("attention pages" in note for note in state_circuit(model(), PRESETS["vllm"]).assumptions)
+    assert any("attention pages" in note for note in count_states(model(), PRESETS["vllm"]).assumptions)
     assert any("SGLANG_MAMBA_CONV_DTYPE" in note for note in PRESETS["sglang"].notes(model()))
     assert any("GPU kernels" in note for note in PRESETS["transformers"].notes(model()))
     assert PRESETS["metrale"].notes(model("nemotron_h")) == ()
@@ -187,10 +187,10 @@ def test_a_convention_that_does_not_apply_is_refused(name: str, family: str) -> 
     reason = preset.why_not(model(family))
     assert reason == f"{preset.engine} has no figures for {family}, so that the convention {name} does not apply"
     with pytest.raises(ConventionError) as caught:
-        state_circuit(model(family), preset)
+        count_states(model(family), preset)
     assert str(caught.value) == reason
     with pytest.raises(ConventionError):
-        counts(model(family), preset)
+        describe_counting(model(family), preset)
     assert PRESETS["transformers"].why_not(model(family)) is None
 
 
@@ -224,16 +224,16 @@ def test_a_replaced_part_is_in_the_name() -> None:
 
 def test_replaced_dtypes_take_the_assumptions_about_them_along() -> None:
     assert (
-        state_circuit(model("qwen3_5"), choose_convention("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
+        count_states(model("qwen3_5"), choose_convention("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
     )
 
 
 def test_what_is_said_about_h_is_said_where_the_convention_decides_about_one() -> None:
     said = "h was measured without GPU kernels, which may store it in another dtype"
     without = Mixer(block="short_conv", h=None, conv_channels=16, conv_kernel=3)
-    assert said in state_circuit(model(), PRESETS["transformers"]).assumptions
-    assert said not in state_circuit(model("lfm2", mixer=without), PRESETS["transformers"]).assumptions
-    assert said not in state_circuit(model(), choose_convention("transformers", h_dtype="f16")).assumptions
+    assert said in count_states(model(), PRESETS["transformers"]).assumptions
+    assert said not in count_states(model("lfm2", mixer=without), PRESETS["transformers"]).assumptions
+    assert said not in count_states(model(), choose_convention("transformers", h_dtype="f16")).assumptions
 
 
 def test_three_parts_make_a_convention_of_their_own() -> None:
@@ -246,7 +246,7 @@ def test_speculative_tokens_are_columns_of_vllm() -> None:
     more = choose_convention("vllm", speculative_tokens=2)
     assert more.name == "vllm+speculative-tokens=2"
     assert elements(model(), more)["conv"] == 16 * 5
-    assert "(K-1+2 columns of K=4)" in counts(model(), more)
+    assert "(K-1+2 columns of K=4)" in describe_counting(model(), more)
     assert elements(model(), choose_convention("vllm", speculative_tokens=1))["conv"] == 16 * 4
     assert choose_convention("vllm", speculative_tokens=0) is PRESETS["vllm"]
 
@@ -254,15 +254,15 @@ def test_speculative_tokens_are_columns_of_vllm() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "tgi"}, "there is no convention 'tgi'; known are metrale, transformers, vllm, sglang"),
-        ({"conv_columns": "K"}, "a convention needs a name, or all of its parts: conv-dtype and h-dtype are not given"),
+        ({"name": "tgi"}, "unknown convention 'tgi'; known are metrale, transformers, vllm, sglang"),
+        ({"conv_columns": "K"}, "a convention needs a name or all of its parts; missing: conv-dtype, h-dtype"),
         ({"name": "vllm", "conv_columns": "K-2"}, "conv-columns is 'K-2'; known are K and K-1"),
         (
             {"name": "vllm", "h_dtype": "fp4"},
-            "h-dtype: format 'fp4' is no dtype and no {key}; the dtypes are f32, f16, bf16, fp8",
+            "h-dtype: format 'fp4' is neither a dtype nor a {key}; the dtypes are f32, f16, bf16, fp8",
         ),
-        ({"name": "metrale", "speculative_tokens": 1}, "columns for speculative tokens are kept by vLLM only"),
-        ({"speculative_tokens": 1}, "columns for speculative tokens are kept by vLLM only"),
+        ({"name": "metrale", "speculative_tokens": 1}, "only vLLM keeps columns for speculative tokens"),
+        ({"speculative_tokens": 1}, "only vLLM keeps columns for speculative tokens"),
     ],
 )
 def test_what_makes_no_convention_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -275,7 +275,7 @@ def test_what_makes_no_convention_is_refused(arguments: dict[str, Any], message:
 
 
 def test_snapshots_follow_the_states_of_their_layer() -> None:
-    circuit = state_circuit(model(layers=RecurrentLayers(1, (0,))), PRESETS["metrale"], snapshots=True)
+    circuit = count_states(model(layers=RecurrentLayers(1, (0,))), PRESETS["metrale"], snapshots=True)
     assert [(state.id, state.of, str(state.format), state.elements) for state in circuit.states[2:]] == [
         ("l0.mamba.ring_h", "l0.mamba.h", "f32", 64),
         ("l0.mamba.ring_conv", "l0.mamba.conv", "f32", 64),
@@ -295,9 +295,9 @@ def test_a_state_that_is_too_large_is_named() -> None:
         "conv_kernel": 1,
     }
     with pytest.raises(Overflow, match=r"^state l0\.mamba\.h overflows: "):
-        state_circuit(parse_model_config(wide), PRESETS["vllm"])
+        count_states(parse_model_config(wide), PRESETS["vllm"])
     with pytest.raises(Overflow, match=r"^state l0\.mamba\.conv overflows: "):
-        state_circuit(parse_model_config({**wide, "state_size": 1, "conv_kernel": 2}), PRESETS["metrale"])
+        count_states(parse_model_config({**wide, "state_size": 1, "conv_kernel": 2}), PRESETS["metrale"])
 
 
 def test_channels_above_64_bits_are_refused_also_where_no_column_is_kept() -> None:
@@ -312,7 +312,7 @@ def test_channels_above_64_bits_are_refused_also_where_no_column_is_kept() -> No
         "linear_conv_kernel_dim": 1,
     }
     with pytest.raises(Overflow, match=r"^state l0\.gdn\.conv overflows: 18446744073709551618 is more than"):
-        state_circuit(parse_model_config(gdn), PRESETS["vllm"])
+        count_states(parse_model_config(gdn), PRESETS["vllm"])
 
 
 def test_a_window_of_one_column_keeps_none_before_it() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from proofstream_state_cost.config.conventions import PRESETS
-from proofstream_state_cost.config.counted_states import state_circuit
+from proofstream_state_cost.config.counted_states import count_states
 from proofstream_state_cost.config.families import KNOWN
 from proofstream_state_cost.config.model_config import parse_model_config
 from proofstream_state_cost.states.programs import StateProgram, price_programs
@@ -47,7 +47,7 @@ def test_the_figures_are_the_program_s(name: str, layers: str, figures: str) -> 
     found: list[str] = []
     for preset in PRESETS.values():
         if preset.why_not(model) is None:
-            (zero,) = price_programs(state_circuit(model, preset), preset.formats, [StateProgram.SLOT_ZERO])
+            (zero,) = price_programs(count_states(model, preset), preset.formats, [StateProgram.SLOT_ZERO])
             found.append(f"{zero.bytes:,}")
         else:
             found.append("-")

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proofstream_state_cost.config.conventions import PRESETS
-from proofstream_state_cost.config.counted_states import counts, state_circuit
+from proofstream_state_cost.config.counted_states import count_states, describe_counting
 from proofstream_state_cost.config.families import KNOWN
 from proofstream_state_cost.config.keys import ModelConfigError
 from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
@@ -140,7 +140,7 @@ def test_the_lists_that_may_be_empty_are_few(name: str) -> None:
 
 
 def _bytes(document: dict[str, Any]) -> int:
-    circuit = state_circuit(parse_model_config(document), PRESETS["metrale"])
+    circuit = count_states(parse_model_config(document), PRESETS["metrale"])
     return price_programs(circuit, {"ssm_h_storage": Dtype.F32})[0].bytes
 
 
@@ -190,8 +190,8 @@ def _answer(document: object) -> None:
         return
     for preset in PRESETS.values():
         try:
-            circuit = state_circuit(model, preset, snapshots=True)
-            said = counts(model, preset)
+            circuit = count_states(model, preset, snapshots=True)
+            said = describe_counting(model, preset)
             programs = price_programs(circuit, preset.formats)
         except StateError as error:
             _check_message(error)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from proofstream_state_cost.config.conventions import PRESETS, ConventionError, extrapolated
-from proofstream_state_cost.config.counted_states import state_circuit
+from proofstream_state_cost.config.counted_states import count_states
 from proofstream_state_cost.config.model_config import parse_model_config, read_model_config
 from proofstream_state_cost.states.programs import StateProgram, price_programs
 from proofstream_state_cost.states.state_circuit import Dtype, StateCircuit
@@ -35,7 +35,7 @@ def document(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(model: dict[str, Any], convention: str, *, snapshots: bool = False) -> StateCircuit:
-    return state_circuit(parse_model_config(document(model)), PRESETS[convention], snapshots=snapshots)
+    return count_states(parse_model_config(document(model)), PRESETS[convention], snapshots=snapshots)
 
 
 def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str | None]]:

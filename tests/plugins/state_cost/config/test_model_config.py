@@ -44,15 +44,15 @@ def test_its_errors_are_the_package_s() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: this is no JSON: Expecting value"),
-        ('{"a": 1,\n "b" 2}', "line 2: this is no JSON: Expecting ':' delimiter"),
+        ("", "line 1: invalid JSON: Expecting value"),
+        ('{"a": 1,\n "b" 2}', "line 2: invalid JSON: Expecting ':' delimiter"),
         (
             '{"a": ' + "9" * 5000 + "}",
-            "this is no JSON that can be read: a number is too long, or it is nested too deep",
+            "unreadable JSON: a number is too long, or it is nested too deep",
         ),
-        ("[" * 200_000, "this is no JSON that can be read: a number is too long, or it is nested too deep"),
-        ("[]", "this is no configuration of a model, which is a table"),
-        ("NaN", "this is no configuration of a model, which is a table"),
+        ("[" * 200_000, "unreadable JSON: a number is too long, or it is nested too deep"),
+        ("[]", "a model's configuration is a JSON object, and this is not one"),
+        ("NaN", "a model's configuration is a JSON object, and this is not one"),
         ("{}", "model_type is missing"),
         ('{"model_type": null}', "model_type is null"),
         ('{"model_type": 3}', "model_type is 3, not a word"),
@@ -72,7 +72,7 @@ def test_a_key_that_is_there_twice_must_say_the_same() -> None:
     text = json.dumps(_MAMBA)
     same = text.replace("{", '{"state_size": 4, ', 1)
     assert read_model_config(same) == parse_model_config(_MAMBA)
-    with pytest.raises(ModelConfigError, match=r'^config\.json: the key "state_size" is there twice, with different'):
+    with pytest.raises(ModelConfigError, match=r'^config\.json: the key "state_size" stands twice, with different'):
         read_model_config(text.replace("{", '{"state_size": 8, ', 1))
 
 
@@ -82,12 +82,12 @@ def test_unknown_types_are_told_the_known_ones() -> None:
         'model/config.json: model_type "llama\\n" is not known; known are bailing_hybrid, bamba, '
     )
     assert "qwen3_5, qwen3_5_moe, qwen3_5_moe_text, qwen3_5_text, qwen3_next" in str(error)
-    assert error.hint == "a model without recurrent layers has no such state; a circuit file can describe any other"
+    assert error.hint == "a model without recurrent layers keeps no such state; a circuit file can describe any other"
 
 
 def test_an_unknown_wrapper_of_a_known_type_gets_a_hint() -> None:
     error = refusal({"model_type": "omni", "text_config": {"model_type": "qwen3_5_text"}})
-    assert error.hint == "its text_config is of the known type qwen3_5_text: give that table as a file of its own"
+    assert error.hint == "its text_config has the known type qwen3_5_text: put that table into a file of its own"
     assert refusal({"model_type": "omni", "text_config": {"model_type": ["x"]}}).hint != error.hint
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_wrapper_of_a_known_type_gets_a_hint() -> None:
         (0, "0, not between 1 and 2^64 - 1"),
         (-4, "-4, not between 1 and 2^64 - 1"),
         (2**64, "18446744073709551616, not between 1 and 2^64 - 1"),
-        ("x" * 200, '"' + "x" * 56 + "..., not a whole number"),
+        ("x" * 200, '"' + "x" * 58 + "…, not a whole number"),
     ],
 )
 @pytest.mark.parametrize("key", ["num_hidden_layers", "state_size", "conv_kernel", "intermediate_size"])
@@ -179,9 +179,9 @@ def test_errors_of_a_nested_configuration_say_so() -> None:
 
 def test_heads_and_groups_that_do_not_divide_are_refused() -> None:
     odd = {**_QWEN, "model_type": "qwen3_next", "linear_num_value_heads": 3}
-    assert str(refusal(odd)).endswith("linear_num_value_heads is 3, which is no multiple of linear_num_key_heads, 2")
+    assert str(refusal(odd)).endswith("linear_num_value_heads is 3, not a multiple of linear_num_key_heads, 2")
     mamba2 = {**_MAMBA, "model_type": "mamba2", "num_heads": 4, "head_dim": 4, "n_groups": 3}
-    assert str(refusal(mamba2)).endswith("n_groups is 3 and there are 4 heads: the one does not divide the other")
+    assert str(refusal(mamba2)).endswith("n_groups is 3, which does not divide the 4 heads")
 
 
 def test_layers_of_jamba() -> None:
@@ -254,7 +254,7 @@ def test_channels_of_lfm2_that_differ_between_readers_are_refused() -> None:
         "conv_dim (of vLLM) is 4 and hidden_size (of transformers) is 8: they contradict"
     )
     assert str(refusal({**lfm2, "full_attn_idxs": [1]})).endswith(
-        "full_attn_idxs has 1 in it, which is no number from 0 to 0"
+        "full_attn_idxs has 1 in it, which is not a number from 0 to 0"
     )
 
 

@@ -224,7 +224,7 @@ def test_the_groups_of_experts_are_not_those_of_the_state() -> None:
 
 
 def test_the_groups_of_another_family_are_not_read_and_not_passed_over() -> None:
-    assert "mamba_n_groups is there, which this model_type does not read" in refusal(
+    assert "mamba_n_groups is present, which this model_type does not read" in refusal(
         _MAMBA2, "n_groups", mamba_n_groups=2
     )
 
@@ -244,7 +244,7 @@ def test_no_default_for_the_heads_of_zamba2() -> None:
 @pytest.mark.parametrize(
     ("base", "key", "because"),
     [
-        (_NEMOTRON, "hybrid_override_pattern", "four layers of its own"),
+        (_NEMOTRON, "hybrid_override_pattern", "make up four layers"),
         (_GRANITE, "layer_types", "every layer recurrent"),
         (_BAMBA, "attn_layer_indices", "every layer recurrent"),
         (_LFM2, "layer_types", "no layer recurrent"),
@@ -317,13 +317,14 @@ def test_glm_calls_its_other_layers_by_three_names() -> None:
 
 def test_unknown_words_and_wrong_lengths_are_refused() -> None:
     assert refusal(_GRANITE, layer_types=["mamba", "mamba", "retention"]) == (
-        'layer_types has "retention" in it, which is not known here; '
-        "known are attention, full_attention, linear_attention, mamba"
+        'layer_types has the unknown word "retention"; known are attention, full_attention, linear_attention, mamba'
     )
     assert refusal(_GRANITE, layer_types=["mamba"] * 2) == "layer_types has 2 entries, and num_hidden_layers is 3"
-    assert refusal(_MAMBA, layer_types=["mamba", "attention"]).startswith('layer_types has "attention" in it')
+    assert refusal(_MAMBA, layer_types=["mamba", "attention"]).startswith(
+        'layer_types has the unknown word "attention"'
+    )
     assert refusal(_GRANITE, layer_types="mamba") == 'layer_types is "mamba", not a list'
-    assert refusal(_GRANITE, layer_types=["mamba", 1, "mamba"]) == "layer_types has 1 in it, which is no word"
+    assert refusal(_GRANITE, layer_types=["mamba", 1, "mamba"]) == "layer_types has 1 in it, which is not a word"
 
 
 def test_two_lists_that_differ_are_refused() -> None:
@@ -381,7 +382,7 @@ def test_a_flat_file_with_a_nested_type_is_refused(model_type: str) -> None:
 @pytest.mark.parametrize("model_type", ["qwen3_5_text", "qwen3_5_moe_text"])
 def test_text_only_copies_are_flat(model_type: str) -> None:
     assert read(_GDN, model_type=model_type).mixer == read(_GDN).mixer
-    assert "text_config is there" in refusal(_GDN, model_type=model_type, text_config={})
+    assert "text_config is present" in refusal(_GDN, model_type=model_type, text_config={})
 
 
 def test_the_inner_type_must_fit() -> None:
@@ -481,7 +482,7 @@ def test_bailing_is_read_from_the_published_file() -> None:
 def test_groups_of_layers_of_bailing() -> None:
     words = ["linear_attention", "full_attention"] * 2
     assert read(_BAILING, "layer_group_size", layer_types=words).layers == read(_BAILING).layers
-    assert "no multiple of layer_group_size" in refusal(_BAILING, num_hidden_layers=5)
+    assert "not a multiple of layer_group_size" in refusal(_BAILING, num_hidden_layers=5)
     other = read(_BAILING, layer_types=words[::-1])
     assert other.recurrent_layer_ids == (1, 3)
     assert "layer_group_size 2 is not used: layer_types has other layers, and decides" in other.assumptions
@@ -562,7 +563,7 @@ def test_the_width_of_heads_may_be_auto_or_missing(base: dict[str, Any]) -> None
         assert model.mixer == mixer(base)
         assert any(sentence.startswith("mamba_d_head is missing or auto") for sentence in model.assumptions)
     assert "they contradict" in refusal(base, mamba_d_head=8)
-    assert "is no multiple" in refusal(base, "mamba_d_head", mamba_n_heads=5)
+    assert "not a multiple" in refusal(base, "mamba_d_head", mamba_n_heads=5)
     assert refusal(base, mamba_d_head="wide") == 'mamba_d_head is "wide", not a whole number'
 
 

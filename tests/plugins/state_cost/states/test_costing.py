@@ -1,4 +1,4 @@
-"""Costs as values, and the tally of runs: exact, additive, refused where there is no exact number."""
+"""Costs as values, and the bytes that runs move: exact, additive, refused where there is no exact number."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ RUNS = st.lists(
 def test_what_is_taken_is_what_was_added(size: int, runs: list[tuple[int, int | None]]) -> None:
     of = costs(size)
     unit = of.live_bytes
-    tally = MovedBytes()
-    counted = [(n, ns) for n, ns in runs if tally.add(of, run(n, ns))]
-    taken = tally.take()
+    moved = MovedBytes()
+    counted = [(n, ns) for n, ns in runs if moved.count_run(of, run(n, ns))]
+    taken = moved.take_moved()
 
     assert counted == [(n, ns) for n, ns in runs if n * unit <= MOST]
     assert sum(each.runs for each in taken) == len(counted)
@@ -107,15 +107,15 @@ def test_what_is_taken_is_what_was_added(size: int, runs: list[tuple[int, int | 
     for each in taken:
         assert each.bytes == sum(group.bytes for group in each.states)
         assert max(each.bytes, each.sequences, each.timed_ns) <= MOST
-    assert tally.take() == []
+    assert moved.take_moved() == []
 
 
 def test_programs_and_circuits_are_kept_apart() -> None:
     one, other = costs(1), costs(1)
-    tally = MovedBytes()
+    moved = MovedBytes()
     for of, program in ((one, "slot_zero"), (other, "slot_zero"), (one, "commit_accepted"), (one, "slot_zero")):
-        assert tally.add(of, run(1, program=program))
-    assert [(each.program, each.runs) for each in tally.take()] == [
+        assert moved.count_run(of, run(1, program=program))
+    assert [(each.program, each.runs) for each in moved.take_moved()] == [
         ("slot_zero", 2),
         ("slot_zero", 1),
         ("commit_accepted", 1),
@@ -123,9 +123,9 @@ def test_programs_and_circuits_are_kept_apart() -> None:
 
 
 def test_an_event_has_its_groups() -> None:
-    tally = MovedBytes()
-    tally.add(costs(3, 4), run(5))
-    (only,) = tally.take()
+    moved = MovedBytes()
+    moved.count_run(costs(3, 4), run(5))
+    (only,) = moved.take_moved()
     assert only.states == [
         StateBytes(group="mix.h", kind="recurrent", states=2, bytes=35),
         StateBytes(group="mix.conv", kind="recurrent", states=2, bytes=35),

@@ -142,7 +142,7 @@ def test_a_verify_of_a_width_keeps_one_h_less_than_it_has_rows() -> None:
 
 @pytest.mark.parametrize(("width", "slots"), [(0, 1), (-1, 1), (4, -1), (2**64, 1), (True, 1)])
 def test_no_verify_has_no_rows(width: int, slots: int) -> None:
-    with pytest.raises(BadInputs, match=r"a verify of .* rows in .* slots is none"):
+    with pytest.raises(BadInputs, match=r"a verify of .* rows in .* slots is impossible"):
         SpeculativeVerify.of_width(width, slots=slots)
 
 

@@ -50,7 +50,7 @@ def test_a_format_may_be_a_key() -> None:
     "word", ["", "{}", "fp4", "F32", "{a b}", "{a", "a}", "{{a}}", "{a=b}", "{\x00}", " f32", "u32"]
 )
 def test_anything_else_is_no_format(word: str) -> None:
-    with pytest.raises(BadState, match=r"is no dtype and no {key}; the dtypes are f32, f16, bf16, fp8"):
+    with pytest.raises(BadState, match=r"is neither a dtype nor a {key}; the dtypes are f32, f16, bf16, fp8"):
         parse_format(word)
 
 
@@ -105,10 +105,10 @@ def test_a_unit_that_no_64_bits_count_names_the_state() -> None:
         ({"elements": True}, "True elements are not between"),
         ({"elements": 1.5}, "1.5 elements are not between"),
         ({"layer": -1}, "layer -1 is not between"),
-        ({"id": ""}, "ids and names are text that can be printed"),
-        ({"local": "h\x1b[0m"}, "ids and names are text that can be printed"),
+        ({"id": ""}, "ids and names must be printable text"),
+        ({"local": "h\x1b[0m"}, "ids and names must be printable text"),
         ({"kind": StateKind.PAGED_KV}, "a paged_kv state keeps no verify intermediates"),
-        ({"of": "l4.mamba.x"}, "a recurrent state is no copy of another"),
+        ({"of": "l4.mamba.x"}, "a recurrent state cannot copy another state"),
         ({"kind": StateKind.RING_SNAPSHOT, "verify": None}, "a ring_snapshot is a copy of another state"),
     ],
 )
@@ -151,16 +151,16 @@ PREFIX_OF_RING = replace(RING, id="l4.mamba.p", kind=StateKind.PREFIX_SNAPSHOT, 
 @pytest.mark.parametrize(
     ("states", "reason"),
     [
-        ((H, H), "state l4.mamba.h: there are two of that id"),
-        ((H, replace(H, elements=5)), "state l4.mamba.h: there are two of that id"),
-        ((RING,), "state l4.mamba.ring_h: it is a copy of l4.mamba.h, and there is no such state"),
+        ((H, H), "state l4.mamba.h: two states have this id"),
+        ((H, replace(H, elements=5)), "state l4.mamba.h: two states have this id"),
+        ((RING,), "state l4.mamba.ring_h: it is a copy of l4.mamba.h, which does not exist"),
         ((H, RING, PREFIX_OF_RING), "is a copy of l4.mamba.ring_h, which is a ring_snapshot, not recurrent"),
-        ((H, replace(RING, section=Section.DRAFT)), "is a copy of l4.mamba.h, which stands elsewhere"),
-        ((H, replace(RING, layer=5)), "is a copy of l4.mamba.h, which stands elsewhere"),
+        ((H, replace(RING, section=Section.DRAFT)), "is a copy of l4.mamba.h, which is in another layer or section"),
+        ((H, replace(RING, layer=5)), "is a copy of l4.mamba.h, which is in another layer or section"),
         ((H, replace(RING, elements=99)), "is a copy of l4.mamba.h, and they have 99 and 100 elements"),
         (
             (H, RING, replace(RING, id="l4.mamba.b")),
-            "state l4.mamba.b: l4.mamba.ring_h is a ring_snapshot of l4.mamba.h",
+            "state l4.mamba.b: l4.mamba.ring_h already is a ring_snapshot of l4.mamba.h",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proofstream import ProofstreamError, ToolCall
 from proofstream_state_cost.config.conventions import PRESETS
-from proofstream_state_cost.tool.command import run
+from proofstream_state_cost.tool.command import run_state_cost
 
 DATA = Path(__file__).parents[3] / "data" / "state"
 CIRCUIT = (DATA / "qwen3.8-27b.toml").read_bytes()
@@ -33,7 +33,7 @@ def answer(content: bytes, table: dict[str, Any]) -> str | None:
         call = ToolCall(argument=str(path), settings=table, as_json=as_json, write=written.append, note=said.append)
         error: ProofstreamError | None = None
         try:
-            assert run(call) == 0
+            assert run_state_cost(call) == 0
         except ProofstreamError as caught:
             error = caught
     if error is not None:

@@ -162,7 +162,7 @@ def test_runs_that_nothing_is_known_of_are_not_delivered(
     write(tmp_path / "s.jsonl", START, StateProgramRun(program="slot_zero", sequences=1), COMPLETE)
     asked = proofstream_run("s.jsonl", "--plugin", "state-cost")
     assert asked.status == 1
-    assert "nothing is there to price it by" in asked.err
+    assert "without a state circuit to price it by" in asked.err
     assert "lost_runs" in asked.err or "lost runs" in asked.err
 
     assert proofstream_run("s.jsonl").status == 0
