@@ -182,7 +182,7 @@ def _layers(table: CircuitTable) -> Iterator[str]:
     for index, stretch in enumerate(table.layers):
         for kind in stretch.kind:
             if kind not in table.layer_kinds:
-                raise KeyPathError(("layers", index), f"there is no layer kind {kind!r} in layer_kinds")
+                raise KeyPathError(("layers", index), f"unknown layer kind {kind!r}; layer_kinds does not declare it")
         yield from stretch.kind * stretch.count
 
 
@@ -198,7 +198,7 @@ def _check_blocks(table: CircuitTable) -> None:
         for block in blocks:
             if block not in table.block:
                 raise KeyPathError(
-                    path, f"there is no block {block!r}; one without states is declared as [block.{block}]"
+                    path, f"unknown block {block!r}; a block without states is declared as [block.{block}]"
                 )
 
 

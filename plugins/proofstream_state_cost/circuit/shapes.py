@@ -47,7 +47,7 @@ class Axis:
         if isinstance(factor, int):
             return factor
         if factor not in dims:
-            raise BadShape(f"there is no dim {factor!r}, which the expression {self.text} names; {_known(dims)}")
+            raise BadShape(f"unknown dim {factor!r} in the expression {self.text}; {_known(dims)}")
         return dims[factor]
 
 
@@ -89,7 +89,7 @@ def _known(dims: Mapping[str, int]) -> str:
     """List the known dims, as far as a line has room for them."""
     names = sorted(dims)
     if not names:
-        return "there are no dims"
+        return "the circuit declares no dims"
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"the dims are {', '.join(names[:_MOST_NAMES])}{more}"
 

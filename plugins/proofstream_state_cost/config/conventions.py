@@ -118,7 +118,7 @@ def _metrale_extends(model: RecurrentModel) -> str | None:
 
 
 def _extends(engine: str) -> Callable[[RecurrentModel], str | None]:
-    """Return a rule that notes families of which no model was measured with this engine."""
+    """Return a rule that notes that no model of a family was measured with this engine."""
 
     def sentence(model: RecurrentModel) -> str | None:
         if model.family not in _NEVER_MEASURED:

@@ -35,49 +35,49 @@ _PICK = "each program around a verify writes the total once; --convention NAME s
 _NO_STATE = "No layer keeps recurrent state: the programs around a verify write nothing."
 
 
-def one_convention(case: PricedCircuit, settings: Settings, *, width: int) -> Iterator[RenderableType]:
+def one_convention(priced: PricedCircuit, settings: Settings, *, width: int) -> Iterator[RenderableType]:
     """Compose the answer for one convention."""
-    costs = case.costs
+    costs = priced.costs
     yield _headline(
         costs.name, costs.circuit.recurrent_layers, f"{format_count(costs.live_bytes)} bytes of recurrent state"
     )
-    yield _listed([("convention", f"{costs.convention}: {case.counts}")])
+    yield _listed([("convention", f"{costs.convention}: {priced.counts}")])
     yield Text("")
     if costs.circuit.recurrent_states:
-        yield states_table(case)
-        yield from _widest(case)
+        yield states_table(priced)
+        yield from _widest(priced)
         yield Text("")
-        yield programs_table(case, slots=settings.slots, width=width)
+        yield programs_table(priced, slots=settings.slots, width=width)
         yield Text("")
         if settings.rate is not None:
-            yield rate_table(case, settings.rate, slots=settings.slots)
+            yield rate_table(priced, settings.rate, slots=settings.slots)
             yield Text("")
     else:
         yield Text(_NO_STATE)
         yield Text("")
-    if case.plan is not None:
-        yield plan_table(case, case.plan)
+    if priced.plan is not None:
+        yield plan_table(priced, priced.plan)
         yield Text("")
-    yield _notes([*_unmoved(case), *case.notes, *map(unread_note, case.unread)])
+    yield _notes([*_unmoved(priced), *priced.notes, *map(unread_note, priced.unread)])
 
 
 def several_conventions(
-    cases: Sequence[PricedCircuit], settings: Settings, *, left_out: Sequence[str]
+    all_priced: Sequence[PricedCircuit], settings: Settings, *, left_out: Sequence[str]
 ) -> Iterator[RenderableType]:
     """Compose the answer for all conventions side by side."""
-    costs = cases[0].costs
+    costs = all_priced[0].costs
     yield _headline(costs.name, costs.circuit.recurrent_layers, "by convention")
-    yield _listed((case.costs.convention, case.counts) for case in cases)
+    yield _listed((priced.costs.convention, priced.counts) for priced in all_priced)
     yield Text("")
     if costs.circuit.recurrent_states:
-        yield comparison_table(cases, settings)
+        yield comparison_table(all_priced, settings)
     else:
         yield Text(_NO_STATE)
     yield Text("")
-    shared = [note for note in cases[0].notes if all(note in case.notes for case in cases)]
-    own = [f"{case.costs.convention}: {note}" for case in cases for note in case.notes if note not in shared]
+    shared = [note for note in all_priced[0].notes if all(note in priced.notes for priced in all_priced)]
+    own = [f"{priced.costs.convention}: {note}" for priced in all_priced for note in priced.notes if note not in shared]
     speed = [] if settings.rate is None else [_SPEED.format(rate=settings.rate)]
-    unread = [unread_note(key) for key in cases[0].unread if all(key in case.unread for case in cases)]
+    unread = [unread_note(key) for key in all_priced[0].unread if all(key in priced.unread for priced in all_priced)]
     yield _notes([*([_PICK] if costs.circuit.recurrent_states else []), *speed, *left_out, *shared, *own, *unread])
 
 
@@ -118,11 +118,11 @@ def _text(text: str, *, style: str = "") -> Text:
     return Text(safe_text(text, limit=len(text)), style=style)
 
 
-def _widest(case: PricedCircuit) -> Iterator[Text]:
+def _widest(priced: PricedCircuit) -> Iterator[Text]:
     """Yield the widest states: one of each size, and how many others are as wide."""
     alike: dict[StateRow, list[str]] = {}
-    for state in case.costs.circuit.recurrent_states:
-        alike.setdefault(row_of(state, case), []).append(state.id)
+    for state in priced.costs.circuit.recurrent_states:
+        alike.setdefault(row_of(state, priced), []).append(state.id)
     widest = sorted(alike.items(), key=lambda item: -item[0].each)
     for position, (row, ids) in enumerate(islice(widest, _WIDEST)):
         others = f", and {format_count(len(ids) - 1)} more" if len(ids) > 1 else ""
@@ -130,8 +130,8 @@ def _widest(case: PricedCircuit) -> Iterator[Text]:
         yield Text(f"{'widest' if not position else 'then':<6}  {ids[0]}{others}: {size}", style="dim")
 
 
-def _unmoved(case: PricedCircuit) -> Iterator[str]:
-    states = [state for state in case.costs.circuit.states if not is_moved(state) and state.of is None]
+def _unmoved(priced: PricedCircuit) -> Iterator[str]:
+    states = [state for state in priced.costs.circuit.states if not is_moved(state) and state.of is None]
     others = dict.fromkeys(map(label_of, states))
     if others:
         yield f"no program moves {', '.join(others)}"

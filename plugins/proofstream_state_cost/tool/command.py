@@ -32,28 +32,28 @@ def run_state_cost(call: ToolCall) -> int:
             "counted",
             hint=f"choose one of {names}",
         )
-    cases = _cases(found, settings)
+    all_priced = _price_all(found, settings)
     if call.as_json:
-        for key in cases[0].unread:
+        for key in all_priced[0].unread:
             call.note(unread_note(key))
-        call.write(json.dumps(cost_document(cases[0], settings), indent=2))
+        call.write(json.dumps(cost_document(all_priced[0], settings), indent=2))
     else:
-        call.write(_as_text(found, cases, settings).removesuffix("\n"))
+        call.write(_as_text(found, all_priced, settings).removesuffix("\n"))
     return 0
 
 
-def _cases(found: StateFile, settings: Settings) -> list[PricedCircuit]:
+def _price_all(found: StateFile, settings: Settings) -> list[PricedCircuit]:
     try:
         return [price_circuit(counted, settings) for counted in found.counted]
     except MissingFormat as error:
         raise UsageError(str(error), hint=f"give one, as in --format {error.key}=bf16") from None
 
 
-def _as_text(found: StateFile, cases: list[PricedCircuit], settings: Settings) -> str:
+def _as_text(found: StateFile, all_priced: list[PricedCircuit], settings: Settings) -> str:
     colour = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if colour else _PIPE_WIDTH
     if found.chosen:
-        parts = answer.one_convention(cases[0], settings, width=width)
+        parts = answer.one_convention(all_priced[0], settings, width=width)
     else:
-        parts = answer.several_conventions(cases, settings, left_out=found.left_out)
+        parts = answer.several_conventions(all_priced, settings, left_out=found.left_out)
     return answer.render_text(parts, width=width, colour=colour)

@@ -12,18 +12,18 @@ from proofstream_state_cost.states.state_circuit import CircuitState, is_moved
 from proofstream_state_cost.tool.priced_circuit import VERIFY_RUNS, PricedCircuit, per_second, unread_note
 
 
-def cost_document(case: PricedCircuit, settings: Settings) -> dict[str, Any]:
+def cost_document(priced: PricedCircuit, settings: Settings) -> dict[str, Any]:
     """Return a priced circuit as a JSON object."""
-    costs, unread = case.costs, unread_keys(case.costs.circuit, case.costs.formats)
+    costs, unread = priced.costs, unread_keys(priced.costs.circuit, priced.costs.formats)
     document: dict[str, Any] = {
         "circuit": costs.name,
         "convention": costs.convention,
-        "counts": case.counts,
-        "assumptions": [*case.notes, *map(unread_note, case.unread)],
+        "counts": priced.counts,
+        "assumptions": [*priced.notes, *map(unread_note, priced.unread)],
         "recurrent_layers": costs.circuit.recurrent_layers,
         "bytes_per_sequence": costs.live_bytes,
         "formats": {key: dtype.value for key, dtype in costs.formats.items() if key not in unread},
-        "states": [_state(state, case) for state in costs.circuit.states],
+        "states": [_state(state, priced) for state in costs.circuit.states],
         "programs": {name: _program(cost) for name, cost in costs.programs.items()},
     }
     if settings.rate is not None:
@@ -31,13 +31,13 @@ def cost_document(case: PricedCircuit, settings: Settings) -> dict[str, Any]:
         document["bytes_per_second"] = {
             name: per_second(costs.programs[name].bytes, settings.rate) for name in VERIFY_RUNS
         }
-    if case.plan is not None:
-        document["plan"] = _plan(case.plan)
+    if priced.plan is not None:
+        document["plan"] = _plan(priced.plan)
     return document
 
 
-def _state(state: CircuitState, case: PricedCircuit) -> dict[str, Any]:
-    formats = case.costs.formats
+def _state(state: CircuitState, priced: PricedCircuit) -> dict[str, Any]:
+    formats = priced.costs.formats
     known = state.format.dtype is not None or state.format.key in formats
     return {
         "id": state.id,

@@ -31,12 +31,12 @@ class StateRow:
     each: int
 
 
-def states_table(case: PricedCircuit) -> Table:
+def states_table(priced: PricedCircuit) -> Table:
     """Make the table of the states that programs move, by group."""
     table = _table("group", "states", "elements", "dtype", "bytes each", "bytes", "MiB", left=("group", "dtype"))
     rows: dict[StateRow, int] = {}
-    for state in case.costs.circuit.recurrent_states:
-        row = row_of(state, case)
+    for state in priced.costs.circuit.recurrent_states:
+        row = row_of(state, priced)
         rows[row] = rows.get(row, 0) + 1
     for row, count in rows.items():
         whole = u64_product(row.each, count, subject=row.label)
@@ -49,7 +49,7 @@ def states_table(case: PricedCircuit) -> Table:
             format_mib(whole),
         )
         table.add_row(row.label, *cells)
-    all_bytes = case.costs.live_bytes
+    all_bytes = priced.costs.live_bytes
     table.add_row(
         _TOTAL,
         format_count(sum(rows.values())),
@@ -63,9 +63,9 @@ def states_table(case: PricedCircuit) -> Table:
     return table
 
 
-def row_of(state: CircuitState, case: PricedCircuit) -> StateRow:
+def row_of(state: CircuitState, priced: PricedCircuit) -> StateRow:
     """Return the row to which a state belongs."""
-    formats = case.costs.formats
+    formats = priced.costs.formats
     return StateRow(label_of(state), state.elements, state.dtype(formats).value, state.unit_bytes(formats))
 
 
@@ -74,14 +74,14 @@ def label_of(state: CircuitState) -> str:
     return state.group if state.section is Section.MAIN else f"draft {state.group}"
 
 
-def programs_table(case: PricedCircuit, *, slots: int | None, width: int) -> Table:
+def programs_table(priced: PricedCircuit, *, slots: int | None, width: int) -> Table:
     """Make the table of the bytes that one run of each program writes, by program and group."""
     with_op = width >= _ROOM_FOR_OP
     columns = ["program", *(["what it does"] if with_op else []), "bytes", "MiB"]
     if slots is not None:
         columns += [f"{format_count(slots)} slots, bytes", "MiB"]
     table = _table(*columns, left=("program", "what it does"))
-    for cost in case.costs.programs.values():
+    for cost in priced.costs.programs.values():
         what = what_it_does(cost)
         first = [cost.name, what] if with_op else [cost.name]
         table.add_row(*first, *_amounts(cost.bytes, slots, cost.name), style="bold")
@@ -100,13 +100,13 @@ def what_it_does(cost: ProgramCost) -> str:
     return f"{program.op.value} {moved}"
 
 
-def rate_table(case: PricedCircuit, rate: Decimal, *, slots: int | None) -> Table:
+def rate_table(priced: PricedCircuit, rate: Decimal, *, slots: int | None) -> Table:
     """Make the table of bytes a second at a rate of verifies."""
     columns = [f"at {rate:f} verifies/s", "bytes/s", "MiB/s"]
     if slots is not None:
         columns += [f"{format_count(slots)} slots, bytes/s", "MiB/s"]
     table = _table(*columns, left=(columns[0],))
-    programs = case.costs.programs
+    programs = priced.costs.programs
     for name in VERIFY_RUNS:
         table.add_row(name, *_speeds(programs[name].bytes, rate, slots, name))
     checkpoint = programs[VERIFY_RUNS[0]].bytes
@@ -116,12 +116,12 @@ def rate_table(case: PricedCircuit, rate: Decimal, *, slots: int | None) -> Tabl
     return table
 
 
-def plan_table(case: PricedCircuit, plan: StatePlan) -> Table:
+def plan_table(priced: PricedCircuit, plan: StatePlan) -> Table:
     """Make the table of the memory that an engine holds, by group and holding."""
     table = _table("plan", "held as", "states", "units each", "bytes", "MiB", left=("plan", "held as"))
     sums: dict[tuple[str, str, int], list[int]] = {}
     for term in plan.terms:
-        label = label_of(case.costs.circuit.states[term.state])
+        label = label_of(priced.costs.circuit.states[term.state])
         sums.setdefault((label, term.holding.value, term.units), []).append(term.bytes)
     for (label, holding, units), sizes in sums.items():
         whole = u64_sum((label, size) for size in sizes)
@@ -132,13 +132,13 @@ def plan_table(case: PricedCircuit, plan: StatePlan) -> Table:
     return table
 
 
-def comparison_table(cases: Sequence[PricedCircuit], settings: Settings) -> Table:
+def comparison_table(all_priced: Sequence[PricedCircuit], settings: Settings) -> Table:
     """Make the table of one sequence's recurrent state in bytes, with a column for each convention."""
-    table = _table("bytes", *(case.costs.convention for case in cases), left=("bytes",))
-    sizes = [{group.group: group.bytes for group in case.costs.programs["slot_zero"].groups} for case in cases]
+    table = _table("bytes", *(priced.costs.convention for priced in all_priced), left=("bytes",))
+    sizes = [{group.group: group.bytes for group in priced.costs.programs["slot_zero"].groups} for priced in all_priced]
     for group in dict.fromkeys(name for each in sizes for name in each):
         table.add_row(group, *(format_count(each[group]) if group in each else "" for each in sizes))
-    totals = [case.costs.live_bytes for case in cases]
+    totals = [priced.costs.live_bytes for priced in all_priced]
     _add_sums(table, _TOTAL, totals)
     if settings.slots is not None:
         name = f"{format_count(settings.slots)} slots"
@@ -146,7 +146,7 @@ def comparison_table(cases: Sequence[PricedCircuit], settings: Settings) -> Tabl
     if settings.rate is not None:
         speeds = [format_speed(size, settings.rate) for size in totals]
         table.add_row(f"at {settings.rate:f}/s", *speeds)
-    plans = [case.plan for case in cases if case.plan is not None]
+    plans = [priced.plan for priced in all_priced if priced.plan is not None]
     if plans and (settings.verify_steps or settings.kv_blocks):
         _add_sums(table, f"plan, {format_count(settings.slots or 1)} slots", [plan.bytes for plan in plans])
     return table

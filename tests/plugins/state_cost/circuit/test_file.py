@@ -185,7 +185,7 @@ q = 1
     assert refusal(text) == f"small:{line_of(text, chr(34) + 'kernel')}: dims, kernel: it is not between 0 and 2^64 - 1"
     text = text.replace("-1", "1").replace("q x 2", "r x 2")
     assert refusal(text).startswith(
-        f"small:{line_of(text, 'block.b.state = [')}: block b, state h, shape: there is no dim 'r'"
+        f"small:{line_of(text, 'block.b.state = [')}: block b, state h, shape: unknown dim 'r'"
     )
     text = text.replace("r x 2", "q x 2")
     assert [state.elements for state in parse(text).states] == [2]

@@ -49,9 +49,9 @@ def test_what_follows_no_rule_is_refused(text: str) -> None:
     ("text", "name"), [("a xb", "axb"), ("a\tx\tb", "axb"), ("d", "d"), ("a b", "ab"), ("a*q x b", "q")]
 )
 def test_a_dim_that_is_not_there_is_named_with_its_expression(text: str, name: str) -> None:
-    with pytest.raises(BadShape, match=f"there is no dim '{name}', which the expression .* names; the dims are"):
+    with pytest.raises(BadShape, match=f"unknown dim '{name}' in the expression .*; the dims are"):
         measure_axes(parse_shape(text), DIMS)
-    with pytest.raises(BadShape, match="there are no dims"):
+    with pytest.raises(BadShape, match="the circuit declares no dims"):
         measure_axes(parse_shape(text), {})
 
 
