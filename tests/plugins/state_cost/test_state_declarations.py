@@ -35,7 +35,7 @@ def read(*declarations: StateDeclaration) -> StateCircuit:
     return circuit_from_declarations("some", declarations)
 
 
-def test_a_full_declaration_is_taken_as_it_is() -> None:
+def test_a_full_declaration_is_used_unchanged() -> None:
     declaration = StateDeclaration(
         id="whatever", kind="recurrent", section="draft", format="{ssm_h_storage}", elements=7, local="conv",
         block="kda", layer=3, verify="conv_steps", lifetime="sequence",
@@ -62,12 +62,12 @@ def test_a_full_declaration_is_taken_as_it_is() -> None:
         ("..", None, "", ".."),
     ],
 )
-def test_what_a_declaration_leaves_out_is_in_its_id(state_id: str, layer: int | None, block: str, local: str) -> None:
+def test_a_declaration_s_id_fills_gaps(state_id: str, layer: int | None, block: str, local: str) -> None:
     [state] = read(declared(state_id)).states
     assert (state.id, state.layer, state.block, state.local) == (state_id, layer, block, local)
 
 
-def test_what_a_declaration_says_counts_more_than_its_id() -> None:
+def test_a_declaration_wins_over_its_id() -> None:
     [state] = read(declared("l4.mamba.conv", layer=5, block="kda", local="c")).states
     assert (state.layer, state.block, state.local) == (5, "kda", "c")
 
@@ -117,7 +117,7 @@ def test_a_snapshot_is_tied_to_its_state_by_the_whole_id() -> None:
 
 
 def declaration_of(state: CircuitState) -> StateDeclaration:
-    """As a producer would write it, with all that can be said."""
+    """Return a declaration as a producer would write it, with all fields."""
     return StateDeclaration(
         id=state.id, local=state.local, block=state.block, kind=state.kind.value, section=state.section.value,
         format=str(state.format), elements=state.elements, lifetime=state.lifetime.value,

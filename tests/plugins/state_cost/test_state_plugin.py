@@ -1,4 +1,4 @@
-"""The plugin on the bus: what proofs' programs cost, what runs moved, and what it does with what is wrong."""
+"""The plugin on the bus: costs of proofs' programs, bytes that runs moved, and mistakes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def summary(events: Sequence[ProofEvent]) -> list[tuple[int, str, str, int]]:
     return [(c.proof, c.circuit, c.program, c.bytes) for c in costs(events)]
 
 
-# What a proof's programs cost
+# Costs of proofs' programs
 
 
 def test_a_file_prices_every_proof_at_its_beginning() -> None:
@@ -151,6 +151,11 @@ def test_a_file_prices_every_proof_at_its_beginning() -> None:
     assert made == costs(made)
 
 
+def test_the_plugin_declares_the_kinds_that_it_derives() -> None:
+    made = derived([compiled(states()), started(), *layer(), run(), COMPLETE])
+    assert {type(event).__name__ for event in made} == set(StateCostPlugin.derives)
+
+
 def test_a_proof_whose_beginning_was_not_seen_is_priced_too() -> None:
     assert [c.proof for c in costs(derived([sumcheck(), sumcheck()], **QWEN))] == [0] * 4
 
@@ -163,14 +168,14 @@ def test_states_of_the_circuit_price_the_proof_that_it_belongs_to() -> None:
     assert first.states == [StateBytes(group="mix.h", kind="recurrent", states=2, bytes=800)]
 
 
-def test_a_circuit_that_comes_after_the_start_is_known_when_a_layer_shows_whose_it_is() -> None:
+def test_a_circuit_after_the_start_belongs_to_the_proof_once_a_layer_follows() -> None:
     one = host()
     assert one.feed(envelopes([started(), compiled(states())], close=False)) == []
     assert summary(one.feed(envelopes(layer(), close=False)[1:])) == [(0, "digits", name, 800) for name in VERIFY]
     assert one.feed(envelopes([*layer(1), COMPLETE], close=False)[1:]) == []
 
 
-def test_a_round_shows_whose_a_circuit_is_as_well_as_a_layer_does() -> None:
+def test_a_round_assigns_a_circuit_as_a_layer_does() -> None:
     one = host()
     one.feed(envelopes([started(), sumcheck(), sumcheck()], close=False))
     assert one.feed(envelopes([compiled(states())], close=False)[1:]) == []
@@ -184,12 +189,12 @@ def test_a_circuit_compiled_once_and_proved_twice_is_priced_twice() -> None:
     ]
 
 
-def test_another_circuit_within_a_proof_is_priced_anew() -> None:
+def test_another_circuit_within_a_proof_is_priced_again() -> None:
     made = derived([compiled(states()), started(), compiled(states(7)), *layer(), compiled(states(7)), *layer(1)])
     assert [(c.proof, c.bytes) for c in costs(made)] == [(0, 800)] * 4 + [(0, 56)] * 4
 
 
-def test_programs_of_snapshots_are_priced_where_there_are_any() -> None:
+def test_programs_of_snapshots_are_priced() -> None:
     made = derived([compiled(states(snapshot=True)), started()])
     assert {c.program: (c.op, c.bytes) for c in costs(made)} == {
         **dict.fromkeys(VERIFY[:3], ("copy", 800)),
@@ -241,7 +246,7 @@ def test_the_file_wins_and_a_warning_says_once_that_the_producer_differs() -> No
     )
 
 
-def test_a_file_that_agrees_with_the_producer_is_no_matter(tmp_path: Path) -> None:
+def test_a_file_that_agrees_with_the_producer_gives_no_warning(tmp_path: Path) -> None:
     path = tmp_path / "same.toml"
     path.write_text(
         'name = "same"\nlayers = [{ kind = "a", count = 2 }]\n[layer_kinds]\na = ["mix"]\n[[block.mix.state]]\n'
@@ -277,7 +282,7 @@ def test_stray_rounds_between_proofs_count_as_the_timelines_count_them() -> None
     assert sorted({c.proof for c in costs(made)}) == [0, 1, 2]
 
 
-# What runs moved
+# Bytes that runs moved
 
 
 def test_runs_are_summed_by_program_in_each_batch() -> None:
@@ -317,7 +322,7 @@ def test_runs_are_summed_by_program_in_each_batch() -> None:
     assert one.health() == {"published_costs": 6, "priced_runs": 5}
 
 
-def test_a_duration_of_zero_is_none() -> None:
+def test_a_duration_of_zero_counts_as_missing() -> None:
     (only,) = moved(derived([compiled(states()), run(duration_ns=0), run(sequences=2, duration_ns=5)]))
     assert (only.bytes, only.timed_bytes, only.timed_ns) == (2400, 1600, 5)
 
@@ -344,7 +349,7 @@ def test_a_run_of_a_job_without_a_circuit_has_that_of_its_session() -> None:
 
 
 class CountedList(list[StateDeclaration]):
-    """States that count how often they are compared with others."""
+    """States that count how often they are compared."""
 
     compared = 0
 
@@ -375,7 +380,7 @@ def test_a_file_prices_runs_of_all_sessions() -> None:
         assert (only.circuit, only.bytes) == ("qwen3.8-27b", 3 * 158859264)
 
 
-def test_a_run_of_no_known_circuit_is_lost_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_without_a_circuit_is_lost_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     one = host()
     assert one.feed(envelopes([run(), run(), started(), run()])) == []
     assert one.health() == {"published_costs": 0, "priced_runs": 0, "lost_runs": 3}
@@ -384,7 +389,7 @@ def test_a_run_of_no_known_circuit_is_lost_and_said_once(caplog: pytest.LogCaptu
     ]
 
 
-def test_a_run_of_no_known_program_is_lost_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_of_an_unknown_program_is_lost_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     one = host(**QWEN)
     made = one.feed(envelopes([run("ring_save"), run("\x1b[31m" * 99), run()]))
     assert [m.runs for m in moved(made)] == [1]
@@ -393,7 +398,7 @@ def test_a_run_of_no_known_program_is_lost_and_said_once(caplog: pytest.LogCaptu
     assert record.getMessage() == f"an unknown state program ran: ring_save; the known ones are {', '.join(VERIFY)}"
 
 
-def test_what_was_not_asked_for_cannot_be_lost() -> None:
+def test_without_being_asked_for_nothing_is_lost() -> None:
     one = InlineHost(StateCostPlugin(), asked=False)
     one.feed(envelopes([run()]))
     assert one.health() == {"published_costs": 0, "priced_runs": 0, "unpriced_runs": 1}
@@ -418,7 +423,7 @@ def test_sums_above_64_bits_become_several_events() -> None:
     assert [m.timed_ns for m in moved(one.feed(envelopes(long, close=False)[1:]))] == [2**63, 2**63]
 
 
-# What is wrong
+# Mistakes
 
 
 BROKEN: dict[str, StateDeclaration] = {
@@ -434,7 +439,7 @@ BROKEN: dict[str, StateDeclaration] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_broken_states_are_said_once_and_counted(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_states_are_reported_once_and_counted(what: str, caplog: pytest.LogCaptureFixture) -> None:
     one = host()
     bad = compiled([BROKEN[what]])
     made = one.feed(envelopes([bad, started(), *layer(), COMPLETE, bad, started(), COMPLETE, run()]))
@@ -461,7 +466,7 @@ def test_a_key_of_declared_states_is_configured() -> None:
     assert {c.bytes for c in costs(made)} == {2}
 
 
-def test_what_it_remembers_is_bounded() -> None:
+def test_memory_is_bounded() -> None:
     pricer = StatePricer(None, {}, logging.getLogger("proofstream.test"))
     opened, *_ = envelopes([])
     pricer.price_batch((opened,))
@@ -488,7 +493,7 @@ def test_what_it_remembers_is_bounded() -> None:
         ({"file": ""}, "state-cost.file: "),
     ],
 )
-def test_what_is_configured_wrongly(
+def test_wrong_settings_are_refused(
     table: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -510,7 +515,7 @@ def test_a_config_json_with_a_convention(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_is_priced_as_well_as_what_happens_now() -> None:
+def test_files_and_live_sessions_are_priced() -> None:
     events = envelopes([compiled(states()), started(), COMPLETE])
     assert len(InlineHost(StateCostPlugin(), asked=False, live=False).feed(events)) == 4
     assert len(InlineHost(StateCostPlugin(), asked=True, live=False).feed(events)) == 4

@@ -1,4 +1,4 @@
-"""Circuit files: what they declare, and where lines are found in them."""
+"""Circuit files: the states that they declare, and the lines that messages name."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_model_without_recurrent_layers_is_an_answer() -> None:
     assert parse('name = "plain"\nlayers = []').states == ()
 
 
-def test_notes_and_blocks_that_stand_nowhere_are_told_with_the_number() -> None:
+def test_notes_and_unused_blocks_become_assumptions() -> None:
     text = SMALL.replace('draft = ["attn@mtp.0"]', 'notes = ["one", "two"]').replace(
         'full = ["attn", "moe"]', "full = []"
     )
@@ -111,7 +111,7 @@ def test_notes_and_blocks_that_stand_nowhere_are_told_with_the_number() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_an_example_costs_what_was_measured_of_its_model(path: Path) -> None:
+def test_an_example_has_the_measured_bytes_of_its_model(path: Path) -> None:
     circuit = parse(path.read_text("utf-8"))
     [model] = [model for name, model in MODELS.items() if name.split(" (")[0] == circuit.name]
     assert circuit.recurrent_layer_ids == tuple(model["recurrent_layer_ids"])

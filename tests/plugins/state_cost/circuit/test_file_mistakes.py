@@ -1,4 +1,4 @@
-"""Mistakes in circuit files: each has its line, its block, its state and a reason."""
+"""Mistakes in circuit files: each message has the line, the block, the state and a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_H = 'id = "h"\nkind = "recurrent"'
 CONV_SHAPE = "heads*head_dim+groups*state*2 x kernel"
 
 MISTAKES: list[tuple[str, str, str, str]] = [
-    # What is replaced, by what, a part of the line that is named, and what is said of it.
+    # The replaced text, its replacement, a part of the line that the message names, and the reason.
     (FIRST_H, 'id = "h"\nkind = "recurring"', 'kind = "recurring"',
      "block mamba, state h, kind: kind 'recurring' is unknown; known are "
      + ", ".join(kind.value for kind in StateKind)),
@@ -53,8 +53,8 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ('lifetime = "sequence"', 'lifetime = "verify"', 'lifetime = "verify"',
      "block mamba, state h, lifetime: a recurrent state has the lifetime 'sequence', not 'verify'"),
     (CONV_SHAPE, "heads*(head_dim) x 4", 'shape = "heads*(',
-     "block mamba, state conv, shape: 'heads*(head_dim)' is not a shape expression: "
-     "'(head_dim)' is neither a dim nor a"),
+     ("block mamba, state conv, shape: 'heads*(head_dim)' is not a shape expression: "
+      "'(head_dim)' is neither a dim nor a")),
     (CONV_SHAPE, "heads x kernel-1", 'shape = "heads x kernel-1', "'kernel-1' is neither a dim nor a number"),
     (CONV_SHAPE, "heads xkernel", 'shape = "heads xk',
      "unknown dim 'headsxkernel' in the expression headsxkernel; the dims are groups, head_dim, heads, "),
@@ -138,7 +138,7 @@ def test_a_mistake_is_named_with_its_line_its_block_its_state_and_its_reason(
         ),
     ],
 )
-def test_a_mistake_without_a_place_of_its_own_names_what_it_can(old: str, new: str, message: str) -> None:
+def test_a_mistake_without_a_line_names_the_state_or_block(old: str, new: str, message: str) -> None:
     assert refusal(SMALL.replace(old, new, 1)) == message
 
 
@@ -158,7 +158,7 @@ def test_a_snapshot_cannot_have_the_shape_of_a_state_that_has_none() -> None:
     assert "block attn, state p, of: k has no shape" in refusal(text)
 
 
-def test_a_file_that_says_of_no_block_where_it_stands_is_no_number() -> None:
+def test_a_file_that_places_no_block_is_refused() -> None:
     text = SMALL[SMALL.index("[layer_kinds]") :]
     assert refusal('name = "x"\n' + text) == (
         "small: the model's blocks are not given: add layers, prologue, epilogue or draft"
@@ -184,7 +184,7 @@ def test_more_states_than_any_model_has_are_refused() -> None:
     ],
     ids=["syntax", "twice", "unterminated", "deep", "digits"],
 )
-def test_what_is_no_toml_is_said_with_its_line(text: str, message: str) -> None:
+def test_invalid_toml_is_refused_with_its_line(text: str, message: str) -> None:
     assert refusal(text).startswith(message)
 
 
@@ -210,5 +210,5 @@ def test_what_is_no_toml_is_said_with_its_line(text: str, message: str) -> None:
     ],
     ids=range(13),
 )
-def test_what_is_no_json_or_no_circuit_in_json_is_said(text: str, message: str) -> None:
+def test_invalid_json_and_other_documents_are_refused(text: str, message: str) -> None:
     assert refusal(text, "json").startswith(message)

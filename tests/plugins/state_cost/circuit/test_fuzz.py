@@ -1,4 +1,4 @@
-"""Circuit files that are broken at random: they are refused in one line, or mean exactly what they say."""
+"""Circuit files broken at random are refused in one line, or mean exactly what they say."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FRAGMENTS = [*SIGNS, *NUMBERS, *PARTS, *LINES]
 
 @st.composite
 def mutated(draw: st.DrawFn, text: str) -> str:
-    """A text with some stretches cut out, doubled or replaced."""
+    """Draw a text with some parts cut out, doubled or replaced."""
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.sampled_from([0, 0, 1, 2, 8, 40])))
@@ -96,7 +96,7 @@ WILD = st.recursive(
 
 
 def spots(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The paths of all that is in a document."""
+    """Return the paths of all values in a document."""
     inner: Any = value.items() if hasattr(value, "items") else enumerate(value) if hasattr(value, "append") else ()
     return [path, *(spot for key, child in inner for spot in spots(child, (*path, key)))]
 
@@ -106,7 +106,7 @@ SPOTS = spots(TABLES)[1:]
 
 @st.composite
 def altered(draw: st.DrawFn) -> dict[str, Any]:
-    """The small circuit with wild values in some places, some keys gone and some added."""
+    """Draw the small circuit with some wild values, some keys removed and some added."""
     tables = copy.deepcopy(TABLES)
     for _ in range(draw(st.integers(1, 3))):
         *path, last = draw(st.sampled_from(SPOTS))
@@ -127,7 +127,7 @@ def altered(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def check(text: str, language: Literal["toml", "json"]) -> StateCircuit | None:
-    """Read a text: an error of ours in one printable line, or a circuit whose numbers are whole and in range."""
+    """Read a text: one of our errors in one printable line, or a circuit whose numbers are whole and in range."""
     try:
         circuit = parse_circuit(text, format=language, name="fuzzed")
     except CircuitFileError as error:
@@ -173,7 +173,7 @@ def test_wild_values_are_refused_in_a_line_or_mean_what_they_say(tables: dict[st
 
 
 def agree(circuit: StateCircuit, tables: dict[str, Any]) -> None:
-    """Compare with a second reading of the file, which takes for granted that there is nothing wrong with it."""
+    """Compare with a second reading of the file, which assumes that the file is correct."""
     expected = [
         (f"{prefix}{block}.{state['id']}", state["kind"], state["format"], size_of(state, tables))
         for prefix, block in standing(tables)
@@ -184,7 +184,7 @@ def agree(circuit: StateCircuit, tables: dict[str, Any]) -> None:
 
 
 def standing(tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What stands before each block's name in an id, and the name."""
+    """Yield the prefix of each block in ids, and the block's name."""
     yield from (("", block) for block in tables.get("prologue", []))
     for layer, kind in enumerate(layer_kinds(tables.get("layers", []))):
         yield from ((f"l{layer}.", block) for block in tables["layer_kinds"][kind])
@@ -197,7 +197,7 @@ def size_of(state: dict[str, Any], tables: dict[str, Any]) -> int:
 
 
 def shape_of(state: dict[str, Any], tables: dict[str, Any]) -> str:
-    """The state's own shape, or that of the one that it is a copy of, in whichever block has them both."""
+    """Return the state's own shape, or the shape of the state that it copies, in the block that has both."""
     if state.get("of") is None:
         return str(state["shape"])
     siblings = next(block["state"] for block in tables["block"].values() if state in block.get("state", []))
@@ -205,7 +205,7 @@ def shape_of(state: dict[str, Any], tables: dict[str, Any]) -> str:
 
 
 def arithmetic(axis: str, dims: dict[str, int]) -> int:
-    """What Python makes of an axis; it reads no number that begins with 0."""
+    """Evaluate an axis with Python, which does not read numbers that begin with 0."""
     return int(eval(re.sub(r"\b0+(?=\d)", "", "".join(axis.split())), {"__builtins__": {}}, dims))
 
 
@@ -268,7 +268,7 @@ NAMED = [spot for spot in SPOTS if isinstance(spot[-1], str)]
 
 
 @pytest.mark.parametrize("spot", NAMED, ids=[".".join(map(str, spot)) for spot in NAMED])
-def test_a_misspelt_key_is_never_passed_over(spot: tuple[str | int, ...]) -> None:
+def test_a_misspelt_key_is_never_ignored(spot: tuple[str | int, ...]) -> None:
     *path, key = spot
     tables = copy.deepcopy(TABLES)
     table: Any = tables

@@ -1,4 +1,4 @@
-"""Shape expressions: sums of products, parted by an x between blanks."""
+"""Shape expressions: sums of products, separated by an x between blanks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_shape_is_read_and_computed(text: str, lengths: tuple[int, ...]) -> No
         "\u0663", "\xe9", "a,b", "a\xd7b",
     ],
 )  # fmt: skip
-def test_what_follows_no_rule_is_refused(text: str) -> None:
+def test_expressions_that_break_the_rules_are_refused(text: str) -> None:
     with pytest.raises(BadShape):
         measure_axes(parse_shape(text), DIMS)
 
@@ -48,7 +48,7 @@ def test_what_follows_no_rule_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name"), [("a xb", "axb"), ("a\tx\tb", "axb"), ("d", "d"), ("a b", "ab"), ("a*q x b", "q")]
 )
-def test_a_dim_that_is_not_there_is_named_with_its_expression(text: str, name: str) -> None:
+def test_an_unknown_dim_is_named_with_its_expression(text: str, name: str) -> None:
     with pytest.raises(BadShape, match=f"unknown dim '{name}' in the expression .*; the dims are"):
         measure_axes(parse_shape(text), DIMS)
     with pytest.raises(BadShape, match="the circuit declares no dims"):
@@ -56,7 +56,7 @@ def test_a_dim_that_is_not_there_is_named_with_its_expression(text: str, name: s
 
 
 @pytest.mark.parametrize("text", ["18446744073709551616", "9" * 5000, "big*2", "big+big", "big*2*zero", "a x big+big"])
-def test_an_expression_that_64_bits_do_not_hold_is_an_error_and_not_wrapped(text: str) -> None:
+def test_an_expression_beyond_64_bits_is_an_error_and_not_wrapped(text: str) -> None:
     with pytest.raises(Overflow, match=r"the expression .* overflows"):
         measure_axes(parse_shape(text), DIMS)
 

@@ -1,4 +1,4 @@
-"""Conventions: what each of them counts, how a part is replaced, and where one does not apply."""
+"""Conventions: what each one counts, how parts are replaced, and where a convention does not apply."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_states_stand_in_the_order_of_layers_with_h_first() -> None:
         ("sglang", "f32", "bf16", 3),
     ],
 )
-def test_what_each_preset_counts(name: str, h: str, conv: str, columns: int) -> None:
+def test_the_counts_of_each_preset(name: str, h: str, conv: str, columns: int) -> None:
     assert formats(model(), PRESETS[name]) == {"h": h, "conv": conv}
     assert elements(model(), PRESETS[name]) == {"h": 64, "conv": 16 * columns}
 
@@ -99,13 +99,13 @@ def test_h_of_vllm(found: RecurrentModel, h: str) -> None:
     assert formats(found, PRESETS["vllm"])["h"] == h
 
 
-def test_vllm_without_mamba_ssm_dtype_says_what_it_took() -> None:
+def test_vllm_without_mamba_ssm_dtype_notes_the_assumed_dtype() -> None:
     told = "mamba_ssm_dtype is missing: vLLM then stores h in the model's dtype"
     assert told in count_states(model("qwen3_5"), PRESETS["vllm"]).assumptions
     assert told not in count_states(model("qwen3_5", ssm_dtype=Dtype.F32), PRESETS["vllm"]).assumptions
 
 
-def test_vllm_runs_a_float32_model_in_bfloat16_and_that_is_said() -> None:
+def test_vllm_runs_a_float32_model_in_bfloat16_with_a_note() -> None:
     found = model(dtype=Dtype.F32)
     assert formats(found, PRESETS["vllm"]) == {"h": "bf16", "conv": "bf16"}
     assert any("float32, which vLLM runs in bfloat16" in note for note in PRESETS["vllm"].notes(found))
@@ -154,18 +154,18 @@ def test_no_recurrent_layer_is_a_circuit_without_states() -> None:
         ("sglang", "h 2 x 4 x 8 f32 and conv 16 x 3 bf16 (K-1 columns of K=4)"),
     ],
 )
-def test_what_is_counted_is_said_in_one_line(name: str, line: str) -> None:
+def test_the_counting_is_described_in_one_line(name: str, line: str) -> None:
     assert describe_counting(model(), PRESETS[name]) == f"{line} in each of 2 layers; one sequence, TP=1"
 
 
-def test_what_is_not_counted_is_said() -> None:
+def test_omissions_are_noted() -> None:
     assert any("attention pages" in note for note in count_states(model(), PRESETS["vllm"]).assumptions)
     assert any("SGLANG_MAMBA_CONV_DTYPE" in note for note in PRESETS["sglang"].notes(model()))
     assert any("GPU kernels" in note for note in PRESETS["transformers"].notes(model()))
     assert PRESETS["metrale"].notes(model("nemotron_h")) == ()
 
 
-def test_a_rule_that_is_carried_over_is_said() -> None:
+def test_a_rule_that_is_carried_over_is_noted() -> None:
     assert extrapolated(model("lfm2"))
     assert not extrapolated(model("nemotron_h"))
     assert PRESETS["metrale"].notes(model("lfm2")) == ("Metrale declares no block for lfm2: its rule is carried over",)
@@ -222,13 +222,13 @@ def test_a_replaced_part_is_in_the_name() -> None:
     assert choose_convention("vllm") is PRESETS["vllm"]
 
 
-def test_replaced_dtypes_take_the_assumptions_about_them_along() -> None:
+def test_replacing_a_dtype_removes_its_assumptions() -> None:
     assert (
         count_states(model("qwen3_5"), choose_convention("vllm", h_dtype="f32")).assumptions == PRESETS["vllm"].caveats
     )
 
 
-def test_what_is_said_about_h_is_said_where_the_convention_decides_about_one() -> None:
+def test_caveats_about_h_need_an_h_whose_dtype_the_convention_decides() -> None:
     said = "h was measured without GPU kernels, which may store it in another dtype"
     without = Mixer(block="short_conv", h=None, conv_channels=16, conv_kernel=3)
     assert said in count_states(model(), PRESETS["transformers"]).assumptions
@@ -265,7 +265,7 @@ def test_speculative_tokens_are_columns_of_vllm() -> None:
         ({"speculative_tokens": 1}, "only vLLM keeps columns for speculative tokens"),
     ],
 )
-def test_what_makes_no_convention_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_impossible_conventions_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConventionError) as caught:
         choose_convention(**arguments)
     assert str(caught.value) == message
@@ -300,7 +300,7 @@ def test_a_state_that_is_too_large_is_named() -> None:
         count_states(parse_model_config({**wide, "state_size": 1, "conv_kernel": 2}), PRESETS["metrale"])
 
 
-def test_channels_above_64_bits_are_refused_also_where_no_column_is_kept() -> None:
+def test_channels_above_64_bits_are_refused_even_without_stored_columns() -> None:
     gdn = {
         "model_type": "qwen3_next",
         "num_hidden_layers": 1,

@@ -1,4 +1,4 @@
-"""docs/state-models.md names every type and convention that there is, and its figures are the program's."""
+"""docs/state-models.md names every type and convention, and its figures are those of the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_there_are_figures() -> None:
 
 
 @pytest.mark.parametrize(("name", "layers", "figures"), _ROWS, ids=[name for name, _, _ in _ROWS])
-def test_the_figures_are_the_program_s(name: str, layers: str, figures: str) -> None:
+def test_the_figures_are_those_of_the_program(name: str, layers: str, figures: str) -> None:
     (golden,) = [model for model in _MODELS if model["name"].split(" ")[0] == name]
     model = parse_model_config({"model_type": golden["model_type"], **golden["config"]})
     assert int(layers) == len(model.recurrent_layer_ids)

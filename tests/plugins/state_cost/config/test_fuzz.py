@@ -1,4 +1,4 @@
-"""Damaged configurations: an error, the right answer, or an answer that says what was assumed; and never a crash."""
+"""Damaged configurations: an error, the right answer, or an answer that notes its assumptions; never a crash."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Path_ = tuple[str, ...]
 
 
 def _documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """All published configurations that are known here, in all their forms."""
+    """Return all published configurations in the test data, in all their forms."""
     for model in json.loads(_GOLDEN.read_text(encoding="utf-8"))["models"]:
         yield model["name"], {"model_type": model["model_type"], **model["config"]}
         if "config_json_other_published_form" in model:
@@ -93,13 +93,13 @@ def _size(model: RecurrentModel) -> object:
 
 
 def _check_message(error: StateError) -> None:
-    """One line that every terminal can show."""
+    """Check that a message is one line that every terminal can show."""
     assert str(error).encode("utf-8").decode().isprintable()
     assert error.hint is None or error.hint.isprintable()
 
 
 def _check_not_silent(name: str, path: Path_, document: dict[str, Any]) -> None:
-    """An error, the same answer, or a new sentence about it."""
+    """Check for an error, the same answer, or a new note."""
     whole = parse_model_config(_DOCUMENTS[name])
     try:
         found = parse_model_config(document)
@@ -113,13 +113,13 @@ def _check_not_silent(name: str, path: Path_, document: dict[str, Any]) -> None:
 
 
 @each_document
-def test_a_key_that_is_dropped_is_missed_or_said(name: str) -> None:
+def test_a_dropped_key_is_refused_or_noted(name: str) -> None:
     for path in _paths(_DOCUMENTS[name]):
         _check_not_silent(name, path, _changed(name, path, drop=True))
 
 
 @each_document
-def test_a_wild_value_is_refused_or_said(name: str) -> None:
+def test_a_wild_value_is_refused_or_noted(name: str) -> None:
     for path in _paths(_DOCUMENTS[name]):
         for value in _WILD:
             if value == [] and path[-1] in _EMPTY_MEANS_SOMETHING:
@@ -182,7 +182,7 @@ _TABLES: Final = st.dictionaries(st.sampled_from(_KEYS), _VALUES, max_size=24)
 
 
 def _answer(document: object) -> None:
-    """Everything that can be asked of a document; only errors of our own come out of it."""
+    """Do everything with a document; only our own errors may be raised."""
     try:
         model = parse_model_config(document)
     except ModelConfigError as error:
@@ -221,7 +221,7 @@ def test_no_document_makes_it_crash(model_type: Any, table: Any, text: Any, inne
     name=st.sampled_from(sorted(_DOCUMENTS)),
     changes=st.lists(st.tuples(st.integers(min_value=0), _VALUES), min_size=1, max_size=4),
 )
-def test_no_damage_of_a_published_file_makes_it_crash(name: str, changes: list[tuple[int, Any]]) -> None:
+def test_no_damage_to_a_published_file_makes_it_crash(name: str, changes: list[tuple[int, Any]]) -> None:
     document = copy.deepcopy(_DOCUMENTS[name])
     for number, value in changes:
         paths = list(_paths(document))

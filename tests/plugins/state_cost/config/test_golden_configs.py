@@ -1,4 +1,4 @@
-"""Thirty public models: their layers, shapes and bytes are those that other programs came to."""
+"""Thirty public models: their layers, shapes and bytes agree with other programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ each_model = pytest.mark.parametrize("model", _MODELS, ids=[model["name"] for mo
 
 
 def document(model: dict[str, Any]) -> dict[str, Any]:
-    """The configuration as a file has it: the type is kept beside it in the data."""
+    """Return the configuration as a file has it: the data keeps the type beside it."""
     return {"model_type": model["model_type"], **model["config"]}
 
 
@@ -39,7 +39,7 @@ def counted(model: dict[str, Any], convention: str, *, snapshots: bool = False) 
 
 
 def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str | None]]:
-    """Elements, dtype and shape of each state of the first recurrent layer; all layers have the same."""
+    """Return elements, dtype and shape of each state of the first recurrent layer; all layers have the same."""
     layers: dict[int, dict[str, tuple[int, Dtype | None, str | None]]] = {
         layer: {
             state.local: (state.elements, state.format.dtype, state.shape)
@@ -53,7 +53,7 @@ def first_layer(circuit: StateCircuit) -> dict[str, tuple[int, Dtype | None, str
 
 
 def total(circuit: StateCircuit, convention: str) -> int:
-    """Bytes of one sequence."""
+    """Return the bytes of one sequence."""
     (zero,) = price_programs(circuit, PRESETS[convention].formats, [StateProgram.SLOT_ZERO])
     return zero.bytes
 
@@ -63,7 +63,7 @@ def test_there_are_thirty_models() -> None:
 
 
 @each_model
-def test_the_recurrent_layers_and_what_they_keep(model: dict[str, Any]) -> None:
+def test_the_recurrent_layers_and_their_states(model: dict[str, Any]) -> None:
     read = parse_model_config(document(model))
     assert read.layers.count == model["num_hidden_layers"]
     assert list(read.recurrent_layer_ids) == model["recurrent_layer_ids"]
@@ -79,7 +79,7 @@ def test_the_recurrent_layers_and_what_they_keep(model: dict[str, Any]) -> None:
 
 
 @each_model
-def test_nothing_but_the_dtype_is_assumed_where_a_file_is_whole(model: dict[str, Any]) -> None:
+def test_for_a_complete_file_only_the_dtype_is_assumed(model: dict[str, Any]) -> None:
     told = [sentence for sentence in parse_model_config(document(model)).assumptions if "is assumed" in sentence]
     assert told == ["dtype is missing: bfloat16 is assumed"]
 
@@ -107,7 +107,7 @@ def test_as_transformers_allocates(model: dict[str, Any]) -> None:
 
 @each_model
 def test_as_vllm_allocates(model: dict[str, Any]) -> None:
-    """Only elements are comparable: vLLM turns the axes around."""
+    """Only elements can be compared, because vLLM transposes the axes."""
     expected = model["conventions"][_KEYS["vllm"]]
     if expected is None:
         with pytest.raises(ConventionError, match="has no figures for"):
@@ -155,7 +155,7 @@ def test_as_metrale_declares(model: dict[str, Any]) -> None:
 
 @each_model
 @pytest.mark.parametrize("storage", ["f32", "f16", "bf16"])
-def test_what_all_eight_programs_write(model: dict[str, Any], storage: str) -> None:
+def test_bytes_of_all_eight_programs(model: dict[str, Any], storage: str) -> None:
     circuit = counted(model, "metrale", snapshots=True)
     programs = price_programs(circuit, {"ssm_h_storage": Dtype(storage)})
     written = {program.program.value: program.bytes for program in programs}

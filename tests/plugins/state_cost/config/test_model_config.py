@@ -1,4 +1,4 @@
-"""Configurations: what is no configuration, what is of the wrong type, and what is left open."""
+"""Configurations: other documents, values of the wrong type, and open points."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refusal(document: object) -> ModelConfigError:
     return caught.value
 
 
-def test_its_errors_are_the_package_s() -> None:
+def test_its_errors_are_those_of_the_package() -> None:
     assert issubclass(ModelConfigError, ProofstreamError)
 
 
@@ -58,7 +58,7 @@ def test_its_errors_are_the_package_s() -> None:
         ('{"model_type": 3}', "model_type is 3, not a word"),
     ],
 )
-def test_what_is_no_configuration(text: str, message: str) -> None:
+def test_other_documents_are_refused(text: str, message: str) -> None:
     with pytest.raises(ModelConfigError) as caught:
         read_model_config(text, source="c.json")
     assert str(caught.value) == f"c.json: {message}"
@@ -68,7 +68,7 @@ def test_a_byte_order_mark_does_no_harm() -> None:
     assert read_model_config("\ufeff" + json.dumps(_MAMBA)) == parse_model_config(_MAMBA)
 
 
-def test_a_key_that_is_there_twice_must_say_the_same() -> None:
+def test_a_repeated_key_must_have_the_same_value() -> None:
     text = json.dumps(_MAMBA)
     same = text.replace("{", '{"state_size": 4, ', 1)
     assert read_model_config(same) == parse_model_config(_MAMBA)
@@ -76,7 +76,7 @@ def test_a_key_that_is_there_twice_must_say_the_same() -> None:
         read_model_config(text.replace("{", '{"state_size": 8, ', 1))
 
 
-def test_unknown_types_are_told_the_known_ones() -> None:
+def test_an_unknown_type_gets_the_known_ones() -> None:
     error = refusal({"model_type": "llama\n"})
     assert str(error).startswith(
         'model/config.json: model_type "llama\\n" is not known; known are bailing_hybrid, bamba, '
@@ -108,7 +108,7 @@ def test_an_unknown_wrapper_of_a_known_type_gets_a_hint() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["num_hidden_layers", "state_size", "conv_kernel", "intermediate_size"])
-def test_values_that_are_no_numbers_are_refused(key: str, value: object, reason: str) -> None:
+def test_values_that_are_not_numbers_are_refused(key: str, value: object, reason: str) -> None:
     assert str(refusal({**_MAMBA, key: value})) == f"model/config.json: model_type mamba: {key} is {reason}"
 
 
@@ -118,7 +118,7 @@ def test_missing_and_null_are_refused_by_name(key: str) -> None:
     assert str(refusal({k: v for k, v in _MAMBA.items() if k != key})).endswith(f": {key} is missing")
 
 
-def test_no_model_has_so_many_layers() -> None:
+def test_too_many_layers_are_refused() -> None:
     assert len(parse_model_config({**_MAMBA, "num_hidden_layers": MAX_LAYERS}).recurrent_layer_ids) == MAX_LAYERS
     assert "no model has more than 65536 layers" in str(refusal({**_MAMBA, "num_hidden_layers": MAX_LAYERS + 1}))
     long = ["mamba"] * (MAX_LAYERS + 1)
@@ -138,12 +138,12 @@ def test_the_dtype_has_two_names(key: str, word: str, dtype: Dtype) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "auto"])
-def test_a_dtype_that_says_nothing_is_assumed(value: object) -> None:
+def test_a_missing_or_auto_dtype_is_assumed(value: object) -> None:
     model = parse_model_config({**_MAMBA, "dtype": value})
     assert (model.dtype, model.assumptions) == (Dtype.BF16, ("dtype is missing: bfloat16 is assumed",))
 
 
-def test_dtypes_that_are_none_or_contradict_are_refused() -> None:
+def test_unknown_or_contradicting_dtypes_are_refused() -> None:
     assert str(refusal({**_MAMBA, "dtype": "int8"})).endswith(
         'dtype is "int8"; known are bfloat16, float16 and float32'
     )

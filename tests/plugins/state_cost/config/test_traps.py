@@ -1,4 +1,4 @@
-"""The traps of published configurations, one after the other: none of them may lead to a wrong number unnoticed."""
+"""The traps of published configurations: none may lead to a wrong number unnoticed."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ _LFM2: Final[dict[str, Any]] = {
 
 
 def named(value: Any) -> str | None:
-    """What a parameter is called in the name of a test."""
+    """Return a parameter's name in the id of a test."""
     return cast("dict[str, str]", value)["model_type"] if isinstance(value, dict) else None
 
 
@@ -148,7 +148,7 @@ def refusal(base: dict[str, Any], *without: str, **changes: Any) -> str:
     return message.split(": ", 2)[2]
 
 
-# 1. `expand` lies.
+# 1. `expand` is wrong.
 
 
 def test_expand_of_nemotron_is_never_used() -> None:
@@ -203,7 +203,7 @@ def test_expand_of_mamba2_must_fit_the_heads() -> None:
     ],
     ids=named,
 )
-def test_missing_groups_are_the_class_default_and_said(base: dict[str, Any], key: str, default: int) -> None:
+def test_missing_groups_are_the_class_default_and_noted(base: dict[str, Any], key: str, default: int) -> None:
     lacking = read(base, key)
     assert lacking.mixer == mixer(base, **{key: default})
     (told,) = [sentence for sentence in lacking.assumptions if key in sentence]
@@ -223,13 +223,13 @@ def test_the_groups_of_experts_are_not_those_of_the_state() -> None:
     assert read(_NEMOTRON, "n_groups", n_group=2).mixer == mixer(_NEMOTRON, n_groups=8)
 
 
-def test_the_groups_of_another_family_are_not_read_and_not_passed_over() -> None:
+def test_groups_under_another_family_s_key_are_refused() -> None:
     assert "mamba_n_groups is present, which this model_type does not read" in refusal(
         _MAMBA2, "n_groups", mamba_n_groups=2
     )
 
 
-# 3. Defaults that bite.
+# 3. Defaults that fit no published model.
 
 
 @pytest.mark.parametrize("base", [_GRANITE, _BAMBA, _FALCON], ids=named)
@@ -282,7 +282,7 @@ def test_the_list_of_nemotron_overrides_it_too_and_must_fit_the_pattern() -> Non
         )
 
 
-def test_strange_letters_are_refused() -> None:
+def test_unknown_letters_are_refused() -> None:
     assert refusal(_NEMOTRON, hybrid_override_pattern="M-X*") == (
         'hybrid_override_pattern has "X" in it; known are M, *, - and E'
     )
@@ -353,7 +353,7 @@ def test_lists_of_minimax_that_differ_are_refused() -> None:
     assert "neither 0 nor 1" in refusal(_MINIMAX, attn_type_list=[0, False, 0, 1])
 
 
-def test_the_width_of_lightning_heads_is_not_made_of_the_hidden_width() -> None:
+def test_the_width_of_lightning_heads_does_not_come_from_the_hidden_width() -> None:
     assert refusal(_MINIMAX, "head_dim", hidden_size=12) == "head_dim is missing"
 
 
@@ -364,7 +364,7 @@ def nested(outer: str, **text: Any) -> dict[str, Any]:
     return {"model_type": outer, "text_config": {**_GDN, **text}}
 
 
-def test_what_stands_beside_text_config_is_ignored() -> None:
+def test_keys_beside_text_config_are_ignored() -> None:
     wrong = {**nested("qwen3_5"), "num_hidden_layers": 99, "linear_num_value_heads": 1}
     assert parse_model_config(wrong).mixer == read(_GDN).mixer
     assert parse_model_config(wrong).layers == read(_GDN).layers
@@ -434,7 +434,7 @@ def test_lists_that_cover_all_layers_tell_where_they_begin(kda_layers: list[int]
     [([1, 2], [4]), ([1, 2, 3], [3, 4]), ([0, 1, 4], [2, 3]), ([], [1]), ([1, 2, 3], [])],
     ids=["a layer lacks", "a layer twice", "both bases at once", "nearly nothing", "one list is empty"],
 )
-def test_lists_that_do_not_are_refused(kda_layers: list[int], full_attn_layers: list[int]) -> None:
+def test_lists_that_do_not_cover_all_layers_are_refused(kda_layers: list[int], full_attn_layers: list[int]) -> None:
     message = refusal(_KIMI, **kda(kda_layers=kda_layers, full_attn_layers=full_attn_layers))
     assert message == (
         "linear_attn_config.kda_layers and full_attn_layers do not name each of 4 layers once, "
@@ -442,7 +442,7 @@ def test_lists_that_do_not_are_refused(kda_layers: list[int], full_attn_layers: 
     )
 
 
-def test_one_list_alone_is_enough_where_it_fits_only_one_way() -> None:
+def test_one_list_is_enough_if_it_fits_only_one_way() -> None:
     assert read(_KIMI, **kda(full_attn_layers=None, kda_layers=[0, 1])).recurrent_layer_ids == (0, 1)
     assert read(_KIMI, **kda(full_attn_layers=None, kda_layers=[1, 4])).recurrent_layer_ids == (0, 3)
     assert "could begin at 0 or at 1" in refusal(_KIMI, **kda(full_attn_layers=None, kda_layers=[1, 2]))
@@ -450,13 +450,13 @@ def test_one_list_alone_is_enough_where_it_fits_only_one_way() -> None:
     assert read(_KIMI, **told).recurrent_layer_ids == (1, 2)
 
 
-def test_a_base_that_is_given_must_fit() -> None:
+def test_a_given_base_must_fit() -> None:
     assert read(_KIMI, **kda(kda_layer_index_base=1)).recurrent_layer_ids == (0, 1, 2)
     assert "do not name each" in refusal(_KIMI, **kda(kda_layer_index_base=0))
     assert "neither 0 nor 1" in refusal(_KIMI, **kda(kda_layer_index_base=2))
 
 
-def test_a_list_of_words_must_fit_and_can_do_without() -> None:
+def test_a_list_of_words_must_fit_the_lists_of_kda_or_replace_them() -> None:
     words = ["linear_attention"] * 3 + ["full_attention"]
     assert read(_KIMI, layer_types=words).layers == read(_KIMI).layers
     assert read(_KIMI, layer_types=words, **kda(kda_layers=None, full_attn_layers=None)).layers == read(_KIMI).layers
@@ -466,7 +466,7 @@ def test_a_list_of_words_must_fit_and_can_do_without() -> None:
 
 
 @pytest.mark.parametrize("layers", [[1, 2, 9], [1, 2, True], [1, 2, 2], [1, 2, -1], [1, 2, "3"]])
-def test_numbers_that_are_no_layers_are_refused(layers: list[Any]) -> None:
+def test_numbers_of_missing_layers_are_refused(layers: list[Any]) -> None:
     assert "linear_attn_config.kda_layers has " in refusal(_KIMI, **kda(kda_layers=layers))
 
 
@@ -491,7 +491,7 @@ def test_groups_of_layers_of_bailing() -> None:
 # 10. Older files of Zamba2.
 
 
-def test_older_files_of_zamba2_are_read_and_that_is_said() -> None:
+def test_older_files_of_zamba2_are_read_with_a_note() -> None:
     old = {
         "model_type": "zamba2",
         "num_hidden_layers": 3,
@@ -529,7 +529,7 @@ def test_original_mamba2_files_have_the_defaults_of_the_layer() -> None:
         assert f"ssm_cfg.{key} is missing: {value} is assumed, the layer class's default" in said
 
 
-def test_original_files_may_say_otherwise() -> None:
+def test_original_files_may_override_the_defaults() -> None:
     given = {"layer": "Mamba2", "d_state": 8, "headdim": 16, "ngroups": 2, "expand": 1, "d_conv": 3, "d_ssm": 32}
     model = parse_model_config(original(ssm_cfg=given, attn_layer_idx=[1], n_layer=3))
     assert model.mixer == Mixer(block="mamba", h=(2, 16, 8), conv_channels=32 + 2 * 2 * 8, conv_kernel=3)
@@ -544,7 +544,7 @@ def test_original_files_without_a_layer_are_mamba1() -> None:
         parse_model_config(original(ssm_cfg={"layer": "Mamba3"}))
 
 
-# 12. No recurrent layer is an answer.
+# 12. Models without recurrent layers.
 
 
 def test_no_recurrent_layer_is_an_answer() -> None:
@@ -587,7 +587,7 @@ def test_the_convolution_of_mamba1_runs_over_the_inner_width_alone() -> None:
 
 
 @pytest.mark.parametrize("key", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
-def test_layers_of_drafting_heads_are_left_out_and_that_is_said(key: str) -> None:
+def test_layers_of_drafting_heads_are_left_out_with_a_note(key: str) -> None:
     model = read(_GDN, **{key: 1})
     assert model.layers == read(_GDN).layers
     (told,) = [sentence for sentence in model.assumptions if key in sentence]
@@ -595,10 +595,10 @@ def test_layers_of_drafting_heads_are_left_out_and_that_is_said(key: str) -> Non
     assert not [sentence for sentence in read(_GDN, **{key: 0}).assumptions if key in sentence]
 
 
-# Lists that can do without one another, and those that cannot.
+# Lists that replace one another, and lists that cannot.
 
 
-def test_a_list_of_words_can_do_without_the_layers_of_attention() -> None:
+def test_a_list_of_words_replaces_the_layers_of_attention() -> None:
     words = ["mamba", "attention", "mamba"]
     assert read(_BAMBA, "attn_layer_indices", layer_types=words).layers == read(_BAMBA).layers
 
@@ -610,11 +610,11 @@ def test_the_lists_of_lfm2_must_fit() -> None:
     )
 
 
-def test_minimax_s_own_files_need_one_of_both() -> None:
+def test_minimax_s_own_files_need_one_of_the_lists() -> None:
     assert refusal(_MINIMAX, "layer_types", "attn_type_list", model_type="minimax_m1") == (
         "attn_type_list or layer_types is missing"
     )
 
 
-def test_the_table_of_kda_must_be_one() -> None:
+def test_linear_attn_config_must_be_a_table() -> None:
     assert refusal(_KIMI, linear_attn_config=[1]) == "linear_attn_config is [1], not a table"

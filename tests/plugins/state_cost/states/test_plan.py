@@ -33,7 +33,7 @@ def circuit_of(*states: StateDeclaration) -> StateCircuit:
 
 
 def inputs_of(case: dict[str, Any]) -> PlanInputs:
-    """A case's inputs; the published plan says only the product of blocks and block size."""
+    """Return a case's inputs; the published plan gives only the product of blocks and block size."""
     caches = {
         name: KvCache(blocks=cache["blocks_times_block_size"] // 16, block_size=16)
         if "blocks_times_block_size" in cache
@@ -47,7 +47,7 @@ def inputs_of(case: dict[str, Any]) -> PlanInputs:
 
 
 def by_group(circuit: StateCircuit, plan: StatePlan) -> dict[str, int]:
-    """Bytes by group and holding; what belongs to the drafting head is called so."""
+    """Return bytes by group and holding; the drafting head's groups have a prefix."""
     sums: dict[str, int] = {}
     for term in plan.terms:
         state = circuit.states[term.state]
@@ -61,7 +61,7 @@ def qwen() -> StateCircuit:
     return parse_circuit((DATA / "qwen3.8-27b.toml").read_text("utf-8"), format="toml", name="qwen")
 
 
-def test_the_circuit_file_declares_what_the_published_plan_was_made_of(qwen: StateCircuit) -> None:
+def test_the_circuit_file_declares_the_states_of_the_published_plan(qwen: StateCircuit) -> None:
     declarations = PUBLISHED["decls"]
     counted: dict[tuple[str, int], int] = {}
     for state in qwen.states:
@@ -141,7 +141,7 @@ def test_a_verify_of_a_width_keeps_one_h_less_than_it_has_rows() -> None:
 
 
 @pytest.mark.parametrize(("width", "slots"), [(0, 1), (-1, 1), (4, -1), (2**64, 1), (True, 1)])
-def test_no_verify_has_no_rows(width: int, slots: int) -> None:
+def test_an_impossible_verify_is_refused(width: int, slots: int) -> None:
     with pytest.raises(BadInputs, match=r"a verify of .* rows in .* slots is impossible"):
         SpeculativeVerify.of_width(width, slots=slots)
 
@@ -151,7 +151,7 @@ def test_no_slots_hold_nothing() -> None:
     assert [(term.units, term.bytes) for term in plan.terms] == [(0, 0)]
 
 
-def test_a_missing_format_is_that_of_the_first_state_also_where_the_plan_leaves_it_out() -> None:
+def test_a_missing_format_names_the_first_state_even_if_the_plan_leaves_it_out() -> None:
     circuit = circuit_of(
         declared("l0.m.conv", 2**63, format="fp8"),
         declared("l0.attn.k", 2**63, kind="paged_kv", format="{kv}"),
@@ -213,7 +213,7 @@ BIG = 2**63
         ),
     ],
 )
-def test_whatever_64_bits_do_not_count_is_an_error_that_names_the_state(
+def test_more_than_64_bits_is_an_error_that_names_the_state(
     states: list[StateDeclaration], inputs: PlanInputs, subject: str
 ) -> None:
     with pytest.raises(Overflow) as caught:
@@ -222,7 +222,7 @@ def test_whatever_64_bits_do_not_count_is_an_error_that_names_the_state(
 
 
 class CountedSteps(tuple[int, ...]):
-    """Steps that count how often they are gone through."""
+    """Steps that count how often they are iterated over."""
 
     __slots__ = ()
     walks: ClassVar[int] = 0
@@ -232,7 +232,7 @@ class CountedSteps(tuple[int, ...]):
         return super().__iter__()
 
 
-def test_many_states_do_not_add_up_many_slots_each() -> None:
+def test_many_slots_are_added_up_once_for_all_states() -> None:
     states = [declared(f"l{layer}.m.h", 4, **H) for layer in range(50)]
     steps = CountedSteps([3] * 100)
     plan = make_plan(circuit_of(*states), PlanInputs(verify=SpeculativeVerify(h_steps=steps, conv_steps=4)))
@@ -259,6 +259,6 @@ def test_the_largest_plan_is_exact() -> None:
         ({"draft_kv": KvCache(blocks=1, block_size=2**64)}, "draft_kv block_size"),
     ],
 )
-def test_inputs_that_count_nothing_are_refused(fields: dict[str, Any], name: str) -> None:
+def test_inputs_beyond_64_bits_are_refused(fields: dict[str, Any], name: str) -> None:
     with pytest.raises(BadInputs, match=f"state plan: {name} is .*, which is not between 0 and"):
         PlanInputs(**fields)

@@ -106,7 +106,7 @@ def test_derived_one_unit_at_the_edge_of_64_bits(case: dict[str, Any]) -> None:
             assert price_programs(circuit, formats_of(case["formats"]), [program])[0].bytes == case["bytes"]
 
 
-def test_derived_a_sum_beyond_64_bits_names_the_node_at_which_it_came_to_be() -> None:
+def test_derived_a_sum_beyond_64_bits_names_the_node_that_exceeds_it() -> None:
     case = RULES["derived-overflow-sum"]
     circuit = circuit_of(*(declared(f"l{layer}.m.h", elements) for layer, elements in enumerate(case["elements"])))
     with pytest.raises(Overflow) as caught:
@@ -124,7 +124,7 @@ def test_derived_every_program_costs_the_same(case: dict[str, Any]) -> None:
     assert [priced[name] for name in VERIFY_NAMES] == [case["every_program_bytes"]] * 4
 
 
-def test_derived_without_a_recurrent_state_of_the_model_itself_there_is_nothing_to_do_and_no_key_is_needed() -> None:
+def test_derived_without_recurrent_state_programs_are_empty_and_need_no_key() -> None:
     case = RULES["derived-only-kv-or-draft"]
     circuit = circuit_of(
         declared("l0.attn.k", 8, kind="paged_kv"), declared("draft.gdn.h", 7, section="draft"),
@@ -172,7 +172,7 @@ def test_later_a_snapshot_is_saved_and_restored(case_id: str, what: str) -> None
         ("f32", "fp8", 100, 100, 400),
     ],
 )
-def test_a_copy_moves_what_both_places_hold_and_a_conversion_what_its_destination_holds(
+def test_the_smaller_dtype_sizes_a_copy_and_the_destination_a_conversion(
     live: str, cache: str, ring: int, prefix_save: int, prefix_restore: int
 ) -> None:
     circuit = circuit_of(
@@ -194,7 +194,7 @@ def test_a_snapshot_of_the_drafting_head_is_in_no_program() -> None:
     assert all(program.nodes == () for program in price_programs(circuit, {}))
 
 
-def test_the_key_of_a_snapshot_is_needed_only_where_it_is_moved() -> None:
+def test_the_key_of_a_snapshot_is_needed_only_if_it_is_moved() -> None:
     circuit = circuit_of(
         declared("l0.m.h", 100, format="f32"),
         declared("l0.m.ring", 100, kind="ring_snapshot", format="{r}", of="l0.m.h"),
@@ -212,7 +212,7 @@ def test_programs_are_priced_in_the_order_that_was_asked_for() -> None:
     assert (priced[0].nodes[0].from_, priced[0].nodes[0].to) == (None, UnitPlace.LIVE)
 
 
-def test_every_rule_case_of_the_golden_file_is_one_of_these_or_of_the_plan() -> None:
+def test_every_rule_case_of_the_golden_file_is_tested_here_or_with_the_plan() -> None:
     here = {
         "upstream-ops-1",
         "derived-overflow-sum",

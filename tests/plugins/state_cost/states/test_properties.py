@@ -1,4 +1,4 @@
-"""What holds of every circuit: programs add up, agree, grow with each dimension, and do not depend on an order."""
+"""Properties of every circuit: programs add up, agree, grow with each dimension, and do not depend on an order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def copy_of(state: StateDeclaration, kind: str, word: str) -> StateDeclaration:
 
 
 def outcome(work_out: Callable[[], int]) -> int | str:
-    """A number, or what the error names that stands in its place."""
+    """Return a number, or the subject of the error raised instead."""
     try:
         return work_out()
     except Overflow as error:
@@ -45,7 +45,7 @@ def outcome(work_out: Callable[[], int]) -> int | str:
 
 @st.composite
 def declarations(draw: st.DrawFn, elements: st.SearchStrategy[int] = ELEMENTS) -> list[StateDeclaration]:
-    """States of some layers, with snapshots of some of them."""
+    """Draw states of some layers, with snapshots of some of them."""
     states: list[StateDeclaration] = []
     for layer in range(draw(st.integers(0, 4))):
         section = draw(st.sampled_from(["main", "main", "draft"]))
@@ -123,9 +123,7 @@ def test_the_order_of_the_states_changes_no_total(
 
 
 @given(declarations(elements=st.integers(0, U64_MAX)), FORMATS)
-def test_a_number_is_exact_or_an_error_that_names_a_node(
-    states: list[StateDeclaration], formats: dict[str, Dtype]
-) -> None:
+def test_a_number_is_exact_or_an_error_names_a_node(states: list[StateDeclaration], formats: dict[str, Dtype]) -> None:
     circuit = circuit_from_declarations("any", states)
     exact = sum(state.elements * state.dtype(formats).size for state in circuit.recurrent_states)
     found = outcome(lambda: price_programs(circuit, formats, [StateProgram.SLOT_ZERO])[0].bytes)
@@ -147,7 +145,7 @@ def test_a_number_is_exact_or_an_error_that_names_a_node(
         kv=st.none() | st.builds(KvCache, blocks=COUNTS, block_size=COUNTS),
     ),
 )
-def test_a_plan_is_exact_or_an_error_that_names_a_state(
+def test_a_plan_is_exact_or_an_error_names_a_state(
     states: list[StateDeclaration], formats: dict[str, Dtype], inputs: PlanInputs
 ) -> None:
     circuit = circuit_from_declarations("any", states)
@@ -161,7 +159,7 @@ def test_a_plan_is_exact_or_an_error_that_names_a_state(
 
 
 def sized(dims: dict[str, int]) -> StateCircuit:
-    """A hybrid of two layers whose shapes name all dims."""
+    """Return a hybrid of two layers whose shapes name all dims."""
     block = {
         "state": [
             {"id": "h", "kind": "recurrent", "format": "{a}", "shape": "heads x head_dim x width", "verify": "h_steps"},
@@ -209,7 +207,7 @@ NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,3}", fullmatch=True)
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 1000), min_size=1), st.data())
-def test_a_shape_is_what_arithmetic_says(dims: dict[str, int], data: st.DataObject) -> None:
+def test_a_shape_follows_arithmetic(dims: dict[str, int], data: st.DataObject) -> None:
     factor = st.sampled_from(sorted(dims)) | st.integers(1, 1000).map(str)
     axis = st.lists(st.lists(factor, min_size=1, max_size=3), min_size=1, max_size=3)
     axes = data.draw(st.lists(axis, min_size=1, max_size=4))

@@ -1,4 +1,4 @@
-"""States and circuits: what they say, and what contradicts itself."""
+"""States and circuits: their properties, and contradictions that are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_format_may_be_a_key() -> None:
 @pytest.mark.parametrize(
     "word", ["", "{}", "fp4", "F32", "{a b}", "{a", "a}", "{{a}}", "{a=b}", "{\x00}", " f32", "u32"]
 )
-def test_anything_else_is_no_format(word: str) -> None:
+def test_other_formats_are_refused(word: str) -> None:
     with pytest.raises(BadState, match=r"is neither a dtype nor a {key}; the dtypes are f32, f16, bf16, fp8"):
         parse_format(word)
 
@@ -90,7 +90,7 @@ def test_a_key_without_a_dtype_names_the_state_and_the_key() -> None:
     assert caught.value.hint == "give one, as in ssm_h_storage=bf16"
 
 
-def test_a_unit_that_no_64_bits_count_names_the_state() -> None:
+def test_an_error_about_a_unit_beyond_64_bits_names_the_state() -> None:
     with pytest.raises(Overflow) as caught:
         replace(H, elements=2**62).unit_bytes({"ssm_h_storage": Dtype.F32})
     assert str(caught.value) == "state l4.mamba.h overflows: 4611686018427387904 x 4 is more than 2^64 - 1"

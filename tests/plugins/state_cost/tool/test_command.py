@@ -1,4 +1,4 @@
-"""``proofstream state-cost``: what it prints, and what it says to who has made a mistake."""
+"""``proofstream state-cost``: its answers, and its messages about mistakes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def config_of(name: str, folder: Path) -> Path:
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Finished]:
-    """Runs the command in this process, in an empty folder."""
+    """Run the command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     for name in set(os.environ) - set(environment()):
         monkeypatch.delenv(name)
@@ -129,7 +129,7 @@ def test_the_plan_of_the_published_case(command: Callable[..., Finished]) -> Non
     assert sum(term["bytes"] for term in plan["terms"]) == plan["bytes"]
 
 
-def test_the_same_plan_for_people(command: Callable[..., Finished]) -> None:
+def test_the_same_plan_as_text(command: Callable[..., Finished]) -> None:
     ran = command(
         *(CIRCUIT, *F32, "--format", "kv_cache_dtype=bf16", "--slots", "2", "--verify-steps", "4"),
         *("--kv-blocks", "4380", "--kv-block-size", "16", "--rate", "40"),
@@ -156,7 +156,7 @@ def test_a_config_json_is_shown_by_all_conventions_side_by_side(
     assert "K-1 columns of K=4" in ran.out
 
 
-def test_a_convention_that_knows_nothing_of_a_family_is_left_out_with_a_reason(
+def test_a_convention_that_does_not_apply_is_left_out_with_a_reason(
     command: Callable[..., Finished], tmp_path: Path
 ) -> None:
     ran = command(config_of("google/recurrentgemma-2b", tmp_path))
@@ -225,7 +225,9 @@ def test_a_model_without_recurrent_layers_is_an_answer(command: Callable[..., Fi
     assert document["programs"]["slot_zero"] == {"bytes": 0, "nodes": []}
 
 
-def test_a_circuit_may_be_json_and_is_told_by_its_content(command: Callable[..., Finished], tmp_path: Path) -> None:
+def test_a_circuit_may_be_json_and_is_recognized_by_its_content(
+    command: Callable[..., Finished], tmp_path: Path
+) -> None:
     state = {"id": "h", "kind": "recurrent", "format": "f16", "shape": "2 x 3", "verify": "h_steps"}
     circuit = {"name": "j", "layers": ["a"], "layer_kinds": {"a": ["m"]}, "block": {"m": {"state": [state]}}}
     path = tmp_path / "no-suffix"
@@ -246,7 +248,7 @@ def test_options_may_stand_in_a_configuration_file(command: Callable[..., Finish
     assert (again["plan"]["bytes"], again["formats"]) == (12, {"h": "fp8"})
 
 
-def test_a_key_that_no_state_reads_is_said_and_does_no_harm(command: Callable[..., Finished]) -> None:
+def test_a_key_that_no_state_reads_is_noted(command: Callable[..., Finished]) -> None:
     ran = command(CIRCUIT, *F32, "--format", "kv=f16")
     assert ran.status == 0
     assert "note  no state reads the format key kv\n" in ran.out
@@ -257,7 +259,7 @@ def test_a_key_that_no_state_reads_is_said_and_does_no_harm(command: Callable[..
     assert "no state reads the format key kv" in document["assumptions"]
 
 
-def test_in_a_terminal_it_is_as_wide_as_that_and_has_styles(tmp_path: Path) -> None:
+def test_in_a_terminal_the_answer_has_its_width_and_styles(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     ours, theirs = pty.openpty()
     try:
@@ -379,7 +381,7 @@ def test_a_mistake_is_one_line_and_status_2(mistake: str, command: Callable[...,
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '// a comment\n{"model_type": "mamba"}'])
-def test_what_is_called_json_and_is_none_is_told_as_json(
+def test_a_broken_file_named_json_gets_a_message_about_json(
     text: str, command: Callable[..., Finished], tmp_path: Path
 ) -> None:
     (tmp_path / "c.json").write_text(text)
@@ -389,7 +391,7 @@ def test_what_is_called_json_and_is_none_is_told_as_json(
     assert "TOML" not in ran.err
 
 
-def test_toml_may_be_called_json(command: Callable[..., Finished], tmp_path: Path) -> None:
+def test_toml_may_be_named_json(command: Callable[..., Finished], tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(TINY)
     assert command("c.json", "--format", "h=f32").status == 0
 
@@ -401,9 +403,7 @@ def test_no_path_and_a_dash(command: Callable[..., Finished]) -> None:
     assert hint == "proofstream: hint: standard input is /dev/stdin"
 
 
-def test_blocks_of_a_cache_that_is_not_there_are_no_silent_zero(
-    command: Callable[..., Finished], tmp_path: Path
-) -> None:
+def test_blocks_of_a_missing_cache_are_noted(command: Callable[..., Finished], tmp_path: Path) -> None:
     MAMBA(tmp_path)
     words = ("f", "--kv-blocks", "10", "--kv-block-size", "16")
     note = "kv_blocks counts nothing: none of these states is a side of a KV cache"

@@ -1,4 +1,4 @@
-"""docs/state-cost.md: its examples are what the command prints, and it names every option, key and counter."""
+"""docs/state-cost.md shows real output in its examples, and names every option, key and counter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = json.loads((REPOSITORY / "plugins" / "proofstream_state_cost" / "state-
 
 
 def blocks() -> Iterator[tuple[str, list[str]]]:
-    """Each indented block that begins with a command: the command, and the lines that it prints."""
+    """Return each indented block that begins with a command: the command, and the lines that it prints."""
     command: str | None = None
     lines: list[str] = []
     for line in [*TEXT.splitlines(), "end"]:
@@ -47,7 +47,7 @@ SHOWN = list(blocks())
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that the examples are run in."""
+    """Make the folder in which the examples run."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith(("PROOFSTREAM_", "COLUMNS", "NO_COLOR")):
@@ -62,13 +62,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_shown_by(printed: list[str], shown: list[str]) -> bool:
-    """Whether the lines printed are those shown, where `...` stands for any lines."""
+    """Return whether the printed lines are the shown ones, where `...` stands for any lines."""
     pattern = "".join(r"(.*\n)+?" if line.strip() == "..." else re.escape(line) + r"\n" for line in shown)
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
 @pytest.mark.parametrize(("command", "shown"), [block for block in SHOWN if block[0].startswith("state-cost ")])
-def test_the_command_prints_what_is_shown(
+def test_the_command_prints_the_shown_output(
     command: str, shown: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(command.split())

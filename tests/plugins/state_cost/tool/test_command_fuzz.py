@@ -1,4 +1,4 @@
-"""Whatever stands in FILE or on the command line: an answer with whole numbers, or one line that says what is wrong."""
+"""Any FILE and any command line: an answer with whole numbers, or one line that names the mistake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMATS = {"ssm_h_storage": "f32", "kv_cache_dtype": "bf16"}
 
 
 def answer(content: bytes, table: dict[str, Any]) -> str | None:
-    """What is printed, or None after an error that is one line."""
+    """Return the output, or None after an error of one line."""
     written: list[str] = []
     said: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +108,7 @@ def test_a_config_with_keys_replaced(data: st.DataObject, model: Any, table: dic
 
 @settings(max_examples=40)
 @given(TABLES)
-def test_any_options_for_what_is_right(table: dict[str, Any]) -> None:
+def test_any_options_with_a_correct_file(table: dict[str, Any]) -> None:
     for content in (CIRCUIT, json.dumps({"model_type": "mamba", **MODELS[0]["config"]}).encode()):
         answer(content, dict(table))
 

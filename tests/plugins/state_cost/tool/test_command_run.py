@@ -1,4 +1,4 @@
-"""``proofstream run`` with state costs: what is recorded, what a replay makes of it, and how it ends."""
+"""``proofstream run`` with state costs: recordings, replays and exit statuses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finished:
 
 @pytest.fixture
 def proofstream_run(tmp_path: Path) -> Callable[..., Finished]:
-    """Runs ``proofstream run`` in a process of its own and an empty folder."""
+    """Run ``proofstream run`` in a process of its own and an empty folder."""
 
     def run(*words: str | Path, stdin: IO[bytes] | int = subprocess.DEVNULL, **environ: str) -> Finished:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "OTEL_"))}
@@ -104,7 +104,7 @@ def test_every_proof_of_a_stream_is_priced_and_recorded(
     assert {origin for origin, event in events(tmp_path / "r.jsonl") if event in made} == {"state-cost"}
 
 
-def test_a_replay_has_each_cost_once_whoever_asks(proofstream_run: Callable[..., Finished], tmp_path: Path) -> None:
+def test_a_replay_has_each_cost_once_asked_for_or_not(proofstream_run: Callable[..., Finished], tmp_path: Path) -> None:
     priced = (STREAM, "--state-cost", CIRCUIT, *FORMATS, "--record", "r.jsonl")
     assert proofstream_run(*priced).status == 0
     assert proofstream_run("r.jsonl", "--record", "kept.jsonl").status == 0
@@ -117,7 +117,7 @@ def test_a_replay_has_each_cost_once_whoever_asks(proofstream_run: Callable[...,
 
 
 @pytest.mark.parametrize("by_pipe", [False, True])
-def test_what_a_producer_declares_is_priced_unasked_and_once(
+def test_states_of_a_producer_are_priced_unasked_and_once(
     proofstream_run: Callable[..., Finished], tmp_path: Path, by_pipe: bool
 ) -> None:
     write(tmp_path / "s.jsonl", compiled(), START, StateProgramRun(program="slot_zero", sequences=2), COMPLETE)
@@ -156,7 +156,7 @@ def test_states_and_runs_of_a_stream(proofstream_run: Callable[..., Finished], t
     assert ours(tmp_path / "again.jsonl") == made
 
 
-def test_runs_that_nothing_is_known_of_are_not_delivered(
+def test_runs_without_a_circuit_count_as_not_delivered(
     proofstream_run: Callable[..., Finished], tmp_path: Path
 ) -> None:
     write(tmp_path / "s.jsonl", START, StateProgramRun(program="slot_zero", sequences=1), COMPLETE)

@@ -1,4 +1,4 @@
-"""The tables for people: they fit where they can, and never cut a number."""
+"""The tables of the answer: they fit the terminal where they can, and never cut a number."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_states_of_one_group_and_several_sizes_are_told_apart() -> None:
     assert text.startswith("any: 3 recurrent layers, 200 bytes of recurrent state\n")
 
 
-def test_what_programs_do_not_move_is_named() -> None:
+def test_unmoved_groups_are_named() -> None:
     draft = state("draft.mix.h", 5, section=Section.DRAFT, layer=None)
     kv = state("l0.attn.k", 5, kind=StateKind.PAGED_KV, verify=None, block="attn")
     ring = state("l0.mix.ring", 10, kind=StateKind.RING_SNAPSHOT, verify=None, of="l0.mix.h")
@@ -128,7 +128,7 @@ def test_text_of_a_file_cannot_steer_the_terminal() -> None:
     assert "declared: ␇\N{REPLACEMENT CHARACTER}[b]y\n" in text
 
 
-def test_a_rate_that_is_no_whole_number() -> None:
+def test_a_rate_that_is_not_a_whole_number() -> None:
     chosen = Settings.model_validate({"rate": "0.3"})
     text = shown(case_of(state("l0.mix.h", 1), settings=chosen), chosen)
     assert re.search(r"^at 0\.3 verifies/s +bytes/s +MiB/s$", text, re.MULTILINE)

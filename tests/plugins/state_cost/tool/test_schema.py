@@ -151,7 +151,7 @@ TABLES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_what_a_circuit_gives(table: dict[str, Any]) -> None:
+def test_the_document_of_a_circuit(table: dict[str, Any]) -> None:
     made = document(CIRCUIT, **table)
     assert list(errors(made, SCHEMA)) == []
     assert ("plan" in made) is bool({"slots", "verify_steps", "kv_blocks"} & table.keys())
@@ -159,7 +159,7 @@ def test_what_a_circuit_gives(table: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model["name"])
-def test_what_models_give(model: Any, tmp_path: Path) -> None:
+def test_the_documents_of_models(model: Any, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": model["model_type"], **model["config"]}))
     known = [each.convention for each in read_state_file(str(path), Settings()).counted]
@@ -171,7 +171,7 @@ def test_what_models_give(model: Any, tmp_path: Path) -> None:
         assert made["recurrent_layers"] == model["recurrent_layers"]
 
 
-def test_numbers_hang_together() -> None:
+def test_numbers_are_consistent() -> None:
     made = document(CIRCUIT, formats=WORDS, slots=3, verify_steps=5, rate="0.3")
     states = made["states"]
     for name, program in made["programs"].items():
@@ -199,7 +199,7 @@ def test_a_node_has_places_unless_it_zeroes() -> None:
     }
 
 
-def test_what_has_no_dtype_and_needs_none_is_null() -> None:
+def test_a_dtype_that_is_neither_given_nor_needed_is_null() -> None:
     by_id = {state["id"]: state for state in document(CIRCUIT, formats={"ssm_h_storage": "f32"})["states"]}
     assert (by_id["l3.attn.k"]["dtype"], by_id["l3.attn.k"]["bytes"]) == (None, None)
     assert by_id["l3.attn.k"]["format"] == "{kv_cache_dtype}"
@@ -214,7 +214,7 @@ STATES = st.lists(
 
 
 @given(STATES, st.decimals("1e-9", "1e9"))
-def test_what_any_circuit_gives(shapes: list[tuple[StateKind, Section, Dtype, int]], rate: Any) -> None:
+def test_the_document_of_any_circuit(shapes: list[tuple[StateKind, Section, Dtype, int]], rate: Any) -> None:
     states = tuple(
         CircuitState(
             id=f"s{index}",
