@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import rerun as rr
-
 from proofstream import (
     Batch,
     Change,
@@ -33,8 +31,9 @@ from proofstream import (
 )
 from proofstream_rerun.easels import Easel, Easels, Job, Places, recording_id_of
 from proofstream_rerun.picture import texts
+from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.scene.scene import NOTED, Scene
-from proofstream_rerun.sdk.recordings import PropertyValue
+from proofstream_rerun.sdk.streams import RERUN_VERSION
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""
@@ -322,7 +321,7 @@ class Painter:
             "session": texts.safe_text(session_id, 200),
             "time_source": texts.safe_text(session.time_source, 40),
             "proofstream_version": __version__,
-            "rerun_version": rr.__version__,
+            "rerun_version": RERUN_VERSION,
         }
         if session.opened is not None and isinstance(session.opened.event, SessionOpened):
             facts["source"] = texts.safe_text(session.opened.event.source, 200)

@@ -159,3 +159,6 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 
 
 PLAIN = Look()
+
+PropertyValue: TypeAlias = str | int | float | bool
+"""A fact about a whole recording."""

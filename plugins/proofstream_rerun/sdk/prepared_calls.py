@@ -9,10 +9,10 @@ from itertools import groupby
 import rerun as rr
 
 from proofstream_rerun.picture.canvas import Canvas, Rows, Track
-from proofstream_rerun.picture.marks import Mark
+from proofstream_rerun.picture.marks import Mark, PropertyValue
 from proofstream_rerun.sdk.arrow import TimeColumn
 from proofstream_rerun.sdk.columns import ALONE, columns_of, times_of
-from proofstream_rerun.sdk.recordings import PropertyValue, Write
+from proofstream_rerun.sdk.recordings import Write
 from proofstream_rerun.sdk.static_content import AXES, look_content, static_content
 from proofstream_rerun.sdk.streams import send_property
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from proofstream_rerun.picture.marks import PropertyValue
+
 if TYPE_CHECKING:
     import rerun as rr
     import rerun.blueprint as rrb
-
-PropertyValue = str | int | float | bool
 
 
 class Write(Protocol):

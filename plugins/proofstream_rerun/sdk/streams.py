@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, cast
 import rerun as rr
 import rerun_bindings
 
+from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.sdk.arrow import Content, fact, made
-from proofstream_rerun.sdk.recordings import PropertyValue, Recording, Write
+from proofstream_rerun.sdk.recordings import Recording, Write
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
+
+RERUN_VERSION: str = rr.__version__
 
 
 def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s: float) -> rr.RecordingStream:
