@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, hookimpl
 
 if TYPE_CHECKING:
-    from proofstream_rerun.outlets.all_outlets import Outlets
+    from proofstream_rerun.outlets.fan_out import Outlets
     from proofstream_rerun.painter import Painter
 
 
@@ -60,7 +60,7 @@ class RerunPlugin:
             return False
         check_switch(os.environ)
         check_files(connections)  # importing the SDK takes a second
-        from proofstream_rerun.outlets.all_outlets import Outlets
+        from proofstream_rerun.outlets.fan_out import Outlets
         from proofstream_rerun.painter import Painter
 
         self._outlets = Outlets(settings, live=context.live, log=context.log)

@@ -29,11 +29,11 @@ from proofstream import (
     TraceStarted,
     __version__,
 )
-from proofstream_rerun.easels import Easel, Easels, Job, Places, recording_id_of
+from proofstream_rerun.open_recordings import Easel, Easels, Job, Places, recording_id_of
 from proofstream_rerun.picture import texts
 from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.scene.scene import NOTED, Scene
-from proofstream_rerun.sdk.streams import RERUN_VERSION
+from proofstream_rerun.sdk.recording_streams import RERUN_VERSION
 
 WRITE_EVERY_S = 0.25
 """Seconds between two writes at least, unless a proof ends or many rows wait."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import rerun as rr
 
 from proofstream_rerun.connections import File
+from proofstream_rerun.sdk.recording_streams import Flushed, Sender, flush, open_stream
 from proofstream_rerun.sdk.recordings import Recording, Write
 from proofstream_rerun.sdk.stream_release import abandon
-from proofstream_rerun.sdk.streams import Flushed, Sender, flush, open_stream
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb

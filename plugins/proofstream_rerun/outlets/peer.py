@@ -15,8 +15,8 @@ from proofstream_rerun.outlets.backlog import Backlog, Page
 from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.outlets.server import Server
 from proofstream_rerun.outlets.viewer_streams import Delivery
+from proofstream_rerun.sdk.recording_streams import Flushed, Sender
 from proofstream_rerun.sdk.stream_release import abandon
-from proofstream_rerun.sdk.streams import Flushed, Sender
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20

@@ -8,7 +8,7 @@ import rerun as rr
 
 from proofstream import ConfigError
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.sdk.streams import open_layout
+from proofstream_rerun.sdk.recording_streams import open_layout
 
 LOOPBACK = "127.0.0.1"
 """Whoever can connect can read everything and write, too, so nobody else's machine is let in."""

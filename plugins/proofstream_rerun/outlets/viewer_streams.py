@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import rerun as rr
 
 from proofstream_rerun.outlets.backlog import Chapter, Entry
-from proofstream_rerun.sdk.streams import Flushed, Sender, flush, open_stream
+from proofstream_rerun.sdk.recording_streams import Flushed, Sender, flush, open_stream
 
 _TICK_S = 0.1
 """How long single rows are gathered: somebody watches."""

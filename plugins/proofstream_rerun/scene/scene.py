@@ -34,11 +34,11 @@ from proofstream_rerun.picture import layout, palette, texts
 from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import PLAIN, Cleared, Document, Look, Numbers, Points, PropertyValue
 from proofstream_rerun.picture.palette import LayerState
-from proofstream_rerun.scene.devices import Devices
+from proofstream_rerun.scene.device_plots import Devices
+from proofstream_rerun.scene.growing_grid import Stage
 from proofstream_rerun.scene.inference import Inference
-from proofstream_rerun.scene.parts import Parts
-from proofstream_rerun.scene.stage import Stage
 from proofstream_rerun.scene.state_costs import Costs
+from proofstream_rerun.scene.weights_and_stark import Parts
 
 _KEPT_NUMBERS = 1024
 _KEPT_ROUNDS = 512

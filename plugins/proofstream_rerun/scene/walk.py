@@ -15,9 +15,9 @@ from proofstream_rerun.picture import layout, palette
 from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import PLAIN, Cleared, Look, Place, Points, State, Strips
 from proofstream_rerun.picture.palette import LayerState
-from proofstream_rerun.scene.group_boxes import GroupBoxes
 from proofstream_rerun.scene.layer import Layer
-from proofstream_rerun.scene.layer_states import KEPT_STATES, Groups, Lanes
+from proofstream_rerun.scene.layer_groups import GroupBoxes
+from proofstream_rerun.scene.state_timeline import KEPT_STATES, Groups, Lanes
 
 MAX_DEVICES = 16
 """Lanes of devices at most."""

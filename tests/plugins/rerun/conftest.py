@@ -25,7 +25,7 @@ import rerun.blueprint as rrb
 from rerun.chunk import RrdReader
 
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.outlets.all_outlets import Outlets
+from proofstream_rerun.outlets.fan_out import Outlets
 from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.sdk.recordings import Recording, Write
 from proofstream_rerun.settings import Settings

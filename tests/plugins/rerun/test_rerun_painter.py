@@ -54,7 +54,7 @@ from proofstream import (
     encode_event,
 )
 from proofstream.testing import START_UNIX_NANO, FixedClock, envelopes, read_stream
-from proofstream_rerun.easels import LINGER_S, MAX_LINGERING
+from proofstream_rerun.open_recordings import LINGER_S, MAX_LINGERING
 from proofstream_rerun.painter import MAX_HELD, WRITE_EVERY_S, Painter
 from proofstream_rerun.picture.canvas import MAX_ENTITIES
 from proofstream_rerun.picture.layout import MAX_LAYERS

@@ -17,7 +17,7 @@ import logging, os, sys, time
 import numpy as np
 import rerun as rr
 import rerun.blueprint as rrb
-from proofstream_rerun.outlets.all_outlets import Outlets
+from proofstream_rerun.outlets.fan_out import Outlets
 from proofstream_rerun.sdk.recordings import Recording
 from proofstream_rerun.settings import Settings
 

@@ -15,7 +15,7 @@ MANY = """
 import logging, sys
 from pathlib import Path
 import rerun.blueprint as rrb
-from proofstream_rerun.outlets.all_outlets import Outlets
+from proofstream_rerun.outlets.fan_out import Outlets
 from proofstream_rerun.sdk.recordings import Recording
 from proofstream_rerun.settings import Settings
 

@@ -12,9 +12,9 @@ from proofstream_rerun.picture.canvas import Canvas, Rows, Track
 from proofstream_rerun.picture.marks import Mark, PropertyValue
 from proofstream_rerun.sdk.arrow import TimeColumn
 from proofstream_rerun.sdk.columns import ALONE, columns_of, times_of
+from proofstream_rerun.sdk.recording_streams import send_property
 from proofstream_rerun.sdk.recordings import Write
-from proofstream_rerun.sdk.static_content import AXES, look_content, static_content
-from proofstream_rerun.sdk.streams import send_property
+from proofstream_rerun.sdk.static_components import AXES, look_content, static_content
 
 _CALL_BYTES = 64
 _ROW_BYTES = 40

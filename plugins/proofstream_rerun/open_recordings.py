@@ -10,7 +10,7 @@ from typing import Protocol
 from proofstream import Proof
 from proofstream_rerun.scene.scene import Scene
 from proofstream_rerun.sdk.blueprint import blueprint
-from proofstream_rerun.sdk.prepared_calls import PropertyWrite, new_writes, snapshot_writes
+from proofstream_rerun.sdk.canvas_writes import PropertyWrite, new_writes, snapshot_writes
 from proofstream_rerun.sdk.recordings import Recording, Write
 
 MAX_LINGERING = 8
