@@ -22,23 +22,23 @@ Job = tuple[str, str | None]
 """A session, and the producer's name of a job in it."""
 
 
-class Places(Protocol):
+class RecordingOutlets(Protocol):
     """Where recordings go to; `Outlets` is."""
 
-    def begin(self, recording: Recording) -> None:
+    def begin_recording(self, recording: Recording) -> None:
         """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
 
-    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+    def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Send calls of Rerun."""
 
-    def show(self, recording_id: str) -> None:
+    def send_blueprint(self, recording_id: str) -> None:
         """Send the blueprint anew."""
 
-    def end(self, recording_id: str) -> None:
+    def end_recording(self, recording_id: str) -> None:
         """End a recording."""
 
 
-class Easel:
+class OpenRecording:
     """A scene on its way to the outlets.
 
     Attributes:
@@ -46,7 +46,7 @@ class Easel:
         superseded_at: When the next proof of its job began, by the clock in seconds; None before.
     """
 
-    def __init__(self, scene: Scene, recording: Recording, outlets: Places) -> None:
+    def __init__(self, scene: Scene, recording: Recording, outlets: RecordingOutlets) -> None:
         self.scene = scene
         self._recording = recording
         self._outlets = outlets
@@ -54,40 +54,40 @@ class Easel:
         self._has_begun = False
         self._shown_topics: frozenset[str] = frozenset()
 
-    def write(self) -> int:
+    def write_new(self) -> int:
         """Hand on what was drawn; returns how many calls of Rerun that takes, for each place it goes to."""
         scene, recording_id = self.scene, self._recording.recording_id
         scene.catch_up()
         if not self._has_begun:
             self._has_begun = True
             self._shown_topics = scene.topics
-            scene.stage.has_grown = False
+            scene.grid.has_grown = False
             scene.canvas.take_statics()  # they are in the snapshot that the recording begins with
-            self._outlets.begin(self._recording)
+            self._outlets.begin_recording(self._recording)
         writes = new_writes(scene.canvas)
         if writes:
-            self._outlets.write(recording_id, writes)
-        if scene.stage.has_grown or scene.topics != self._shown_topics:
-            scene.stage.has_grown = False
+            self._outlets.send_writes(recording_id, writes)
+        if scene.grid.has_grown or scene.topics != self._shown_topics:
+            scene.grid.has_grown = False
             self._shown_topics = scene.topics
-            self._outlets.show(recording_id)
+            self._outlets.send_blueprint(recording_id)
         return len(writes)
 
-    def tell(self, name: str) -> None:
+    def write_property(self, name: str) -> None:
         """Hand on facts about the whole recording that became known while it was drawn."""
         if self._has_begun:
             write = PropertyWrite(name, self.scene.properties[name])
-            self._outlets.write(self._recording.recording_id, [write])
+            self._outlets.send_writes(self._recording.recording_id, [write])
 
-    def end(self) -> int:
+    def end_recording(self) -> int:
         """Write what is left, and let nothing follow; returns as `write` does."""
         self.scene.finish()
-        written = self.write()
-        self._outlets.end(self._recording.recording_id)
+        written = self.write_new()
+        self._outlets.end_recording(self._recording.recording_id)
         return written
 
 
-class Easels:
+class OpenRecordings:
     """All recordings that are being drawn.
 
     Args:
@@ -102,24 +102,26 @@ class Easels:
         undrawn: How many marks found no room, in recordings that have ended.
     """
 
-    def __init__(self, outlets: Places, *, application_id: str, clock: Callable[[], float]) -> None:
-        self.open: dict[Proof, Easel] = {}
-        self.last: dict[Job, Easel] = {}
+    def __init__(self, outlets: RecordingOutlets, *, application_id: str, clock: Callable[[], float]) -> None:
+        self.running: dict[Proof, OpenRecording] = {}
+        self.latest: dict[Job, OpenRecording] = {}
         self.written: int = 0
         self.undrawn: int = 0
         self._outlets = outlets
         self._application_id = application_id
         self._clock = clock
-        self._lingering: deque[Easel] = deque()
+        self._lingering: deque[OpenRecording] = deque()
 
-    def __iter__(self) -> Iterator[Easel]:
+    def __iter__(self) -> Iterator[OpenRecording]:
         """All of them."""
-        yield from self.open.values()
+        yield from self.running.values()
         yield from self._lingering
 
-    def add(self, job: Job, scene: Scene, *, recording_id: str, name: str, started_ns: int) -> Easel:
+    def begin_recording(
+        self, job: Job, scene: Scene, *, recording_id: str, name: str, started_ns: int
+    ) -> OpenRecording:
         """Begin the recording of a proof, or of what belongs to none."""
-        before = self.last.get(job)
+        before = self.latest.get(job)
         if before is not None:
             before.superseded_at = self._clock()
         recording = Recording(
@@ -127,54 +129,54 @@ class Easels:
             recording_id=recording_id,
             name=name,
             started_ns=started_ns,
-            blueprint=lambda: blueprint(scene.stage.walk.grid, frozenset(scene.canvas.tracks)),
+            blueprint=lambda: blueprint(scene.grid.walk.grid, frozenset(scene.canvas.tracks)),
             snapshot=lambda: snapshot_writes(scene.canvas),
             properties=scene.properties,
         )
-        easel = self.last[job] = Easel(scene, recording, self._outlets)
+        opened = self.latest[job] = OpenRecording(scene, recording, self._outlets)
         if scene.proof is None:
-            self._linger(easel)
+            self._linger(opened)
         else:
-            self.open[scene.proof] = easel
-        return easel
+            self.running[scene.proof] = opened
+        return opened
 
-    def close(self, proof: Proof) -> None:
+    def end_proof(self, proof: Proof) -> None:
         """A proof has ended; late events still find its recording."""
-        self._linger(self.open.pop(proof))
+        self._linger(self.running.pop(proof))
 
-    def find(self, session_id: str, proof_ordinal: int) -> Easel | None:
+    def find_proof(self, session_id: str, proof_ordinal: int) -> OpenRecording | None:
         """The recording of a session's proof, by its number."""
-        for easel in self:
-            proof = easel.scene.proof
+        for opened in self:
+            proof = opened.scene.proof
             if proof is not None and proof.session_id == session_id and proof.proof_ordinal == proof_ordinal:
-                return easel
+                return opened
         return None
 
-    def write(self) -> None:
+    def write_all(self) -> None:
         """Hand on all that was drawn, and end what nothing is expected of any more."""
-        for easel in self:
-            self.written += easel.write()
+        for opened in self:
+            self.written += opened.write_new()
         now = self._clock()
-        for easel in list(self._lingering):
-            if easel.superseded_at is not None and now - easel.superseded_at > LINGER_S:
-                self._let_go(easel)
+        for opened in list(self._lingering):
+            if opened.superseded_at is not None and now - opened.superseded_at > LINGER_S:
+                self._let_go(opened)
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         """End all recordings."""
-        for easel in self:
-            self.written += easel.end()
+        for opened in self:
+            self.written += opened.end_recording()
 
-    def _linger(self, easel: Easel) -> None:
-        self._lingering.append(easel)
+    def _linger(self, opened: OpenRecording) -> None:
+        self._lingering.append(opened)
         if len(self._lingering) > MAX_LINGERING:
             self._let_go(self._lingering[0])
 
-    def _let_go(self, easel: Easel) -> None:
-        self._lingering.remove(easel)
-        self.written += easel.end()
-        self.undrawn += easel.scene.undrawn
-        for job in [job for job, last in self.last.items() if last is easel]:
-            del self.last[job]
+    def _let_go(self, opened: OpenRecording) -> None:
+        self._lingering.remove(opened)
+        self.written += opened.end_recording()
+        self.undrawn += opened.scene.undrawn
+        for job in [job for job, last in self.latest.items() if last is opened]:
+            del self.latest[job]
 
 
 def recording_id_of(*parts: str) -> str:

@@ -29,7 +29,7 @@ from proofstream import (
     TraceStarted,
     __version__,
 )
-from proofstream_rerun.open_recordings import Easel, Easels, Job, Places, recording_id_of
+from proofstream_rerun.open_recordings import Job, OpenRecording, OpenRecordings, RecordingOutlets, recording_id_of
 from proofstream_rerun.picture import texts
 from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.scene.scene import NOTED, Scene
@@ -80,7 +80,7 @@ class Painter:
     def __init__(
         self,
         *,
-        outlets: Places,
+        outlets: RecordingOutlets,
         settings: PaintSettings,
         log: logging.Logger,
         clock: Callable[[], float] = time.monotonic,
@@ -88,7 +88,7 @@ class Painter:
         self._log = log
         self._clock = clock
         self._timelines = Timelines()
-        self._easels = Easels(outlets, application_id=settings.application_id, clock=clock)
+        self._recordings = OpenRecordings(outlets, application_id=settings.application_id, clock=clock)
         self._waiting: list[Envelope] = []
         self._held: dict[Job, list[Envelope]] = {}
         self._alone: dict[str, int] = {}
@@ -121,7 +121,7 @@ class Painter:
         self._draw_waiting()
         for job in list(self._held):
             self._draw_held(job)
-        self._easels.end()
+        self._recordings.end_all()
         missing = {name: count for name, count in self.counters().items() if name.startswith("un") and count}
         if missing:
             told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in missing.items())
@@ -131,8 +131,8 @@ class Painter:
         """What was drawn, and what was not."""
         return {
             "drawn_proofs": self._proofs,
-            "written_calls": self._easels.written,
-            "undrawn_marks": self._easels.undrawn + sum(easel.scene.undrawn for easel in self._easels),
+            "written_calls": self._recordings.written,
+            "undrawn_marks": self._recordings.undrawn + sum(recording.scene.undrawn for recording in self._recordings),
             "unplaced_events": self._unplaced,
         }
 
@@ -143,7 +143,7 @@ class Painter:
             self._draw_waiting()
         if is_time or self._is_due or self._is_crowded():
             self._is_due = False
-            self._easels.write()
+            self._recordings.write_all()
             took_s = self._clock() - now
             self._next_write_at = now + min(LONGEST_WAIT_S, max(WRITE_EVERY_S, took_s / WRITE_SHARE))
 
@@ -153,7 +153,7 @@ class Painter:
             self._take(envelope)
 
     def _is_crowded(self) -> bool:
-        return any(easel.scene.canvas.waiting > MAX_WAITING_ROWS for easel in self._easels)
+        return any(recording.scene.canvas.waiting > MAX_WAITING_ROWS for recording in self._recordings)
 
     # Envelopes
 
@@ -167,7 +167,7 @@ class Painter:
             if proof is None:
                 self._take_alone(change)
             elif isinstance(change, Noted):
-                self._easels.open[proof].scene.note(change.envelope)
+                self._recordings.running[proof].scene.draw_event(change.envelope)
             else:
                 self._take_interval(change, change.interval, proof)
 
@@ -178,21 +178,21 @@ class Painter:
             if interval is proof:
                 self._begin_proof(proof, envelope)
             else:
-                self._easels.open[proof].scene.open(interval, envelope)
+                self._recordings.running[proof].scene.open_interval(interval, envelope)
             return
-        scene = self._easels.open[proof].scene
+        scene = self._recordings.running[proof].scene
         if interval is not proof:
-            scene.close(interval, envelope)
+            scene.close_interval(interval, envelope)
             return
-        scene.end(proof, envelope)
-        self._easels.close(proof)
+        scene.end_proof(proof, envelope)
+        self._recordings.end_proof(proof)
         self._is_due = True
 
     # What is about a proof by its number, or about all of them; they return whether they took it
 
     def _take_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> bool:
-        for easel in self._easels.open.values():
-            easel.scene.measure(envelope, event)
+        for recording in self._recordings.running.values():
+            recording.scene.draw_telemetry(envelope, event)
         return True
 
     def _take_health(self, envelope: Envelope, event: PluginHealth) -> bool:
@@ -201,22 +201,22 @@ class Painter:
         if event.plugin in self._health or len(self._health) < MAX_JOBS:
             self._health[event.plugin] = event.status, dropped
         if (event.status in _TROUBLED and event.status != status_before) or dropped > dropped_before:
-            for easel in self._easels.open.values():
-                easel.scene.warn(envelope, event)
+            for recording in self._recordings.running.values():
+                recording.scene.draw_plugin_trouble(envelope, event)
         return True
 
     def _take_trace(self, envelope: Envelope, event: TraceStarted) -> bool:
-        easel = self._easels.find(envelope.session_id, event.proof)
-        if easel is not None:
-            easel.scene.trace(event)
-            easel.tell("trace")
+        recording = self._recordings.find_proof(envelope.session_id, event.proof)
+        if recording is not None:
+            recording.scene.set_trace(event)
+            recording.write_property("trace")
         return True
 
     def _take_cost(self, envelope: Envelope, event: StateProgramCost) -> bool:
-        easel = self._easels.find(envelope.session_id, event.proof)
-        if easel is not None:
-            easel.scene.note(envelope)
-        elif self._easel_for((envelope.session_id, envelope.job_id)) is None:
+        recording = self._recordings.find_proof(envelope.session_id, event.proof)
+        if recording is not None:
+            recording.scene.draw_event(envelope)
+        elif self._recording_for((envelope.session_id, envelope.job_id)) is None:
             return False
         else:
             self._unplaced += 1  # it is about a proof that has long ended
@@ -228,16 +228,16 @@ class Painter:
         self._proofs += 1
         job = proof.session_id, proof.job_id
         facts = {**self._facts(*job), "proof": proof.proof_ordinal, **_facts_of(envelope.event)}
-        easel = self._easels.add(
+        recording = self._recordings.begin_recording(
             job,
             Scene(proof=proof, started_ns=proof.start_unix_nano, facts=facts),
             recording_id=recording_id_of(proof.session_id, "proof", str(proof.proof_ordinal)),
             name=texts.recording_name(proof),
             started_ns=proof.start_unix_nano,
         )
-        easel.scene.begin(envelope)
+        recording.scene.begin_proof(envelope)
         for held in self._held.pop(job, ()):
-            easel.scene.note(held)
+            recording.scene.draw_event(held)
 
     # What belongs to no open proof
 
@@ -247,11 +247,11 @@ class Painter:
             self._take_remark(envelope)
             return
         job = envelope.session_id, envelope.job_id
-        easel = self._easel_for(job) or self._draw_held(job) or self._begin_alone(job, envelope)
+        recording = self._recording_for(job) or self._draw_held(job) or self._begin_alone(job, envelope)
         if isinstance(change, Opened):
-            easel.scene.open(change.interval, envelope)
+            recording.scene.open_interval(change.interval, envelope)
         else:
-            easel.scene.close(change.interval, envelope)
+            recording.scene.close_interval(change.interval, envelope)
 
     def _take_remark(self, envelope: Envelope) -> None:
         if isinstance(envelope.event, SessionOpened):
@@ -260,18 +260,20 @@ class Painter:
             self._close_session(envelope.session_id)
             return
         job = envelope.session_id, envelope.job_id
-        easel = self._easel_for(job)
-        if easel is not None:
-            easel.scene.note(envelope)
+        recording = self._recording_for(job)
+        if recording is not None:
+            recording.scene.draw_event(envelope)
         elif type(envelope.event) in NOTED:
             self._hold(job, envelope)
 
-    def _easel_for(self, job: Job) -> Easel | None:
+    def _recording_for(self, job: Job) -> OpenRecording | None:
         """The recording of the job's last proof; for what names no job, that of the session's only job."""
-        found = self._easels.last.get(job)
+        found = self._recordings.latest.get(job)
         if found is not None or job[1] is not None:
             return found
-        of_session = [easel for (session_id, _), easel in self._easels.last.items() if session_id == job[0]]
+        of_session = [
+            recording for (session_id, _), recording in self._recordings.latest.items() if session_id == job[0]
+        ]
         return of_session[0] if len(of_session) == 1 else None
 
     def _hold(self, job: Job, envelope: Envelope) -> None:
@@ -289,31 +291,31 @@ class Painter:
             self._draw_held(job)
         self._is_due = True
 
-    def _draw_held(self, job: Job) -> Easel | None:
+    def _draw_held(self, job: Job) -> OpenRecording | None:
         """Draw events that waited for a proof which never came."""
         held = self._held.pop(job, None)
         if not held:
             return None
-        easel = self._begin_alone(job, held[0])
+        recording = self._begin_alone(job, held[0])
         for envelope in held:
-            easel.scene.note(envelope)
-        return easel
+            recording.scene.draw_event(envelope)
+        return recording
 
-    def _begin_alone(self, job: Job, envelope: Envelope) -> Easel:
+    def _begin_alone(self, job: Job, envelope: Envelope) -> OpenRecording:
         session_id = job[0]
         number = self._alone[session_id] = self._alone.pop(session_id, -1) + 1
         if len(self._alone) > MAX_JOBS:
             del self._alone[next(iter(self._alone))]
         started_ns = envelope.time_unix_nano
-        easel = self._easels.add(
+        recording = self._recordings.begin_recording(
             job,
             Scene(proof=None, started_ns=started_ns, facts=self._facts(*job)),
             recording_id=recording_id_of(session_id, "alone", str(number)),
             name="outside of any proof",
             started_ns=started_ns,
         )
-        easel.scene.begin_alone(envelope)
-        return easel
+        recording.scene.begin_alone(envelope)
+        return recording
 
     def _facts(self, session_id: str, job_id: str | None) -> dict[str, PropertyValue]:
         session = self._timelines.session(session_id)

@@ -55,7 +55,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class BacklogPage:
     """What a reader has before it.
 
     Attributes:
@@ -84,25 +84,25 @@ class Backlog:
         self._start = 0
         self._bytes = 0
 
-    def begin(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
+    def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
         """Begin a recording."""
         chapter = Chapter(recording=recording, blueprint=blueprint, opening=tuple(opening))
         self._chapters[recording.recording_id] = chapter
         self._append(Entry(chapter=chapter))
 
-    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+    def add_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Keep what was written into a recording."""
         size = _ENTRY_BYTES + sum(write.size_bytes for write in writes)
         self._append(Entry(chapter=self._chapters[recording_id], writes=tuple(writes), size_bytes=size))
 
-    def show(self, recording_id: str, blueprint: rrb.Blueprint) -> None:
+    def set_blueprint(self, recording_id: str, blueprint: rrb.Blueprint) -> None:
         """Give a recording another layout."""
         chapter = self._chapters[recording_id]
         chapter.blueprint = blueprint
         chapter.blueprint_version += 1
         self._append(Entry(chapter=chapter))
 
-    def end(self, recording_id: str) -> None:
+    def end_recording(self, recording_id: str) -> None:
         """End a recording."""
         self._append(Entry(chapter=self._chapters.pop(recording_id), is_end=True))
 
@@ -138,7 +138,7 @@ class Backlog:
             unread = self._start + len(self._entries) - max(position, self._start)
             return sum(entry.size_bytes for entry in itertools.islice(reversed(self._entries), unread))
 
-    def read(self, position: int, *, max_bytes: int, wait_s: float = 0.0) -> Page:
+    def read_page(self, position: int, *, max_bytes: int, wait_s: float = 0.0) -> BacklogPage:
         """The entries from `position` on, up to a size and at least one; waits for that one."""
         with self._changed:
             if position >= self._start + len(self._entries):
@@ -151,7 +151,7 @@ class Backlog:
                 size += entry.size_bytes
                 if size >= max_bytes:
                     break
-            return Page(entries=taken, after=at + len(taken), skipped=at - position)
+            return BacklogPage(entries=taken, after=at + len(taken), skipped=at - position)
 
     def wake(self) -> None:
         """Make whoever waits in `read` look again."""

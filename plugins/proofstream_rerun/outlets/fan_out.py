@@ -10,11 +10,12 @@ from proofstream import ConfigError
 from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
 from proofstream_rerun.outlets.backlog import Backlog
 from proofstream_rerun.outlets.file import FileOutlet
-from proofstream_rerun.outlets.peer import PeerOutlet, State
+from proofstream_rerun.outlets.peer import PeerOutlet, PeerState
 from proofstream_rerun.outlets.server import Server
 from proofstream_rerun.outlets.spawned_viewer import SpawnedViewer
+from proofstream_rerun.sdk.forked_children import forget_in_children
 from proofstream_rerun.sdk.recordings import Recording, Write
-from proofstream_rerun.sdk.stream_release import forget_in_children, release
+from proofstream_rerun.sdk.stream_release import release_closed_streams
 from proofstream_rerun.settings import Settings
 
 _MIB = 2**20
@@ -117,49 +118,49 @@ class Outlets:
         """Do nothing from now on: this is a forked child, where the threads and Rerun's are no more."""
         self._is_dead = True
 
-    def begin(self, recording: Recording) -> None:
+    def begin_recording(self, recording: Recording) -> None:
         """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
         if self._is_dead:
             return
         self._recordings[recording.recording_id] = recording
         blueprint, opening = recording.blueprint(), recording.snapshot()
         for file in self._files:
-            file.begin(recording, blueprint=blueprint, opening=opening)
+            file.begin_recording(recording, blueprint=blueprint, opening=opening)
         if self._peers:
-            self._backlog.begin(recording, blueprint=blueprint, opening=opening)
+            self._backlog.begin_recording(recording, blueprint=blueprint, opening=opening)
 
-    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+    def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Send calls to every place. A recording that was not begun, or has ended, is passed over."""
         if self._is_dead or recording_id not in self._recordings:
             return
         for file in self._files:
-            file.write(recording_id, writes)
+            file.send_writes(recording_id, writes)
         if self._peers:
-            self._backlog.write(recording_id, writes)
+            self._backlog.add_writes(recording_id, writes)
             self._look_after_peers()
 
-    def show(self, recording_id: str) -> None:
+    def send_blueprint(self, recording_id: str) -> None:
         """Send the blueprint anew, as after the circuit became known."""
         if self._is_dead or recording_id not in self._recordings:
             return
         blueprint = self._recordings[recording_id].blueprint()
         for file in self._files:
-            file.show(recording_id, blueprint)
+            file.send_blueprint(recording_id, blueprint)
         if self._peers:
-            self._backlog.show(recording_id, blueprint)
+            self._backlog.set_blueprint(recording_id, blueprint)
 
-    def end(self, recording_id: str) -> None:
+    def end_recording(self, recording_id: str) -> None:
         """End a recording: what was written is flushed, and nothing follows."""
         if self._is_dead or recording_id not in self._recordings:
             return
         self._ended += 1
         recording = self._recordings.pop(recording_id)
         for file in self._files:
-            file.end(recording_id)
+            file.end_recording(recording_id)
         if self._peers:
             if self._backlog.has_gaps(recording_id):
-                self._backlog.write(recording_id, recording.snapshot())
-            self._backlog.end(recording_id)
+                self._backlog.add_writes(recording_id, recording.snapshot())
+            self._backlog.end_recording(recording_id)
 
     def tick(self) -> None:
         """Look after all places: flush, send snapshots again, give back what is not needed any more."""
@@ -170,7 +171,7 @@ class Outlets:
         self._look_after_peers()
         if self._ended >= _RELEASE_AFTER and all(peer.is_settled for peer in self._peers):
             self._ended = 0
-            release()
+            release_closed_streams()
 
     def _look_after_peers(self) -> None:
         self._send_snapshots()
@@ -184,7 +185,7 @@ class Outlets:
             return
         self._snapshot_wanted, self._snapshot_at = False, now
         for recording in self._recordings.values():
-            self._backlog.write(recording.recording_id, recording.snapshot())
+            self._backlog.add_writes(recording.recording_id, recording.snapshot())
 
     def _hold(self) -> None:
         """Give viewers that take what they are sent the time for it, so that a replay loses nothing."""
@@ -216,7 +217,7 @@ class Outlets:
             return
         leave_by = time.monotonic() + timeout_s
         for recording_id in list(self._recordings):
-            self.end(recording_id)
+            self.end_recording(recording_id)
         for peer in self._peers:
             peer.ask_to_leave(leave_by)
         for peer in self._peers:
@@ -225,7 +226,7 @@ class Outlets:
 
     def _judge(self, peer: PeerOutlet) -> None:
         """Say what became of a viewer that did not get everything."""
-        if peer.was_reached and peer.state is State.AWAY:
+        if peer.was_reached and peer.state is PeerState.AWAY:
             self._log.info("rerun: %s was closed before the end", peer.viewer.address)
             return
         self._lost_viewers += 1

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import rerun as rr
 
 from proofstream_rerun.connections import File
-from proofstream_rerun.sdk.recording_streams import Flushed, Sender, flush, open_stream
+from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 from proofstream_rerun.sdk.recordings import Recording, Write
-from proofstream_rerun.sdk.stream_release import abandon
+from proofstream_rerun.sdk.stream_release import abandon_streams
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
@@ -32,7 +32,7 @@ _FULL_BYTES = 2**20
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenFile:
     path: Path
     stream: rr.RecordingStream
     flushed_at: float
@@ -56,16 +56,16 @@ class FileOutlet:
     """
 
     def __init__(self, file: File, *, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        self.sender = Sender()
+        self.sender = CallSender()
         self.lost_files = 0
         self.lost_writes = 0
         self._file = file
         self._log = log
         self._clock = clock
         self._number = 0
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenFile] = {}
 
-    def begin(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
+    def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
         """Make the next file, and write what is known."""
         path = self._file.path
         try:
@@ -75,10 +75,10 @@ class FileOutlet:
             self.lost_files += 1
             self._log.error("rerun: there is no recording in %s: %s", path, error)
             return
-        self._open[recording.recording_id] = _Open(path, stream, flushed_at=self._clock())
+        self._open[recording.recording_id] = _OpenFile(path, stream, flushed_at=self._clock())
         self.sender.introduce(recording, stream)
-        self.show(recording.recording_id, blueprint)
-        self.write(recording.recording_id, opening)
+        self.send_blueprint(recording.recording_id, blueprint)
+        self.send_writes(recording.recording_id, opening)
 
     def _next_path(self) -> Path:
         """The file of the first proof is replaced; for a later one nothing is touched that is there."""
@@ -93,22 +93,22 @@ class FileOutlet:
             self._log.warning("rerun: %s was there before; the next recording is %s", wanted, path)
         return path
 
-    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+    def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Write, and flush if it is time to."""
         opened = self._open.get(recording_id)
         if opened is None:
             self.lost_writes += len(writes)
             return
-        self.sender.send(writes, opened.stream)
+        self.sender.send_writes(writes, opened.stream)
         opened.is_dirty = True
         self._tell_problem()
         self._flush_if_due(recording_id, opened)
 
-    def show(self, recording_id: str, blueprint: rrb.Blueprint) -> None:
+    def send_blueprint(self, recording_id: str, blueprint: rrb.Blueprint) -> None:
         """Write the layout."""
         opened = self._open.get(recording_id)
         if opened is not None:
-            self.sender.show(blueprint, opened.stream)
+            self.sender.send_blueprint(blueprint, opened.stream)
             opened.is_dirty = True
             self._tell_problem()
 
@@ -122,24 +122,24 @@ class FileOutlet:
         for recording_id, opened in list(self._open.items()):
             self._flush_if_due(recording_id, opened)
 
-    def _flush_if_due(self, recording_id: str, opened: _Open) -> None:
+    def _flush_if_due(self, recording_id: str, opened: _OpenFile) -> None:
         now = self._clock()
         if not opened.is_dirty or now - opened.flushed_at < FLUSH_EVERY_S:
             return
         opened.flushed_at, opened.is_dirty = now, False
         self._flush(recording_id, opened)
 
-    def _flush(self, recording_id: str, opened: _Open) -> None:
+    def _flush(self, recording_id: str, opened: _OpenFile) -> None:
         flushed, reason = flush(opened.stream, _FLUSH_S)
         if flushed is Flushed.BROKEN:
             self._give_up(self._open.pop(recording_id), reason)
             opened.stream.disconnect()
 
-    def _give_up(self, opened: _Open, reason: str) -> None:
+    def _give_up(self, opened: _OpenFile, reason: str) -> None:
         self.lost_files += 1
         self._log.error("rerun: the recording ends here: %s: %s", opened.path, _why(opened.path, reason))
 
-    def end(self, recording_id: str) -> None:
+    def end_recording(self, recording_id: str) -> None:
         """End a recording: its file gets the index that makes it complete."""
         opened = self._open.pop(recording_id, None)
         if opened is None:
@@ -150,7 +150,7 @@ class FileOutlet:
         elif not opened.path.exists():
             self._give_up(opened, "the file was taken away")
         if flushed is Flushed.SLOW:
-            abandon([opened.stream])  # to close it would wait for the disk, for ever
+            abandon_streams([opened.stream])  # to close it would wait for the disk, for ever
         else:
             opened.stream.disconnect()
 

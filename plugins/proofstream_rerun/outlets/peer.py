@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.outlets.backlog import Backlog, Page
+from proofstream_rerun.outlets.backlog import Backlog, BacklogPage
 from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.outlets.server import Server
-from proofstream_rerun.outlets.viewer_streams import Delivery
-from proofstream_rerun.sdk.recording_streams import Flushed, Sender
-from proofstream_rerun.sdk.stream_release import abandon
+from proofstream_rerun.outlets.viewer_streams import ViewerStreams
+from proofstream_rerun.sdk.recording_streams import CallSender, Flushed
+from proofstream_rerun.sdk.stream_release import abandon_streams
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
@@ -50,7 +50,7 @@ class Pace:
     patience_s: float = 10.0
 
 
-class State(enum.Enum):
+class PeerState(enum.Enum):
     """How it stands with a viewer."""
 
     AWAY = enum.auto()
@@ -97,19 +97,19 @@ class PeerOutlet:
         pace: Pace | None = None,
     ) -> None:
         self.viewer = viewer
-        self.state = State.AWAY
+        self.state = PeerState.AWAY
         self.connects = 0
         self.was_reached = False
         self.skipped = 0
         self.is_finished = False
-        self.sender = Sender()
+        self.sender = CallSender()
         self._backlog = backlog
         self._log = log
         self._want_snapshot = want_snapshot
         self._may_appear = may_appear
         self._server = server
         self._pace = pace or Pace()
-        self._delivery: Delivery = Delivery(viewer.url, self.sender)
+        self._viewer_streams: ViewerStreams = ViewerStreams(viewer.url, self.sender)
         self._position = 0
         self._retry_s = self._pace.retry_s
         self._due = 0.0  # when to probe or check next
@@ -134,15 +134,15 @@ class PeerOutlet:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is on its way to the viewer, so that a flush would not wait for it."""
-        if self.state is State.THERE:
+        if self.state is PeerState.THERE:
             return self._is_flushed and self._position >= self._backlog.end_position
-        return self.state is State.AWAY
+        return self.state is PeerState.AWAY
 
     def is_behind(self, max_bytes: int) -> bool:
         """Whether it is worth waiting for the viewer: it is awake, if slow, and more than `max_bytes` are left."""
         slow_since = self._slow_since
         is_slow = slow_since is not None and time.monotonic() - slow_since < self._pace.patience_s
-        is_awake = (self.state is State.THERE and not self.is_stuck) or is_slow
+        is_awake = (self.state is PeerState.THERE and not self.is_stuck) or is_slow
         return is_awake and self._backlog.bytes_from(self._position) > max_bytes
 
     def ask_to_leave(self, leave_by: float) -> None:
@@ -159,8 +159,8 @@ class PeerOutlet:
         return self.is_finished
 
     def _abandon(self) -> None:
-        streams = self._delivery.streams()
-        abandon(streams if self._server is None else [*streams, *self._server.streams()])
+        streams = self._viewer_streams.streams()
+        abandon_streams(streams if self._server is None else [*streams, *self._server.streams()])
 
     @contextmanager
     def _in_rerun(self) -> Generator[None]:
@@ -179,7 +179,7 @@ class PeerOutlet:
         except Exception:  # noqa: BLE001 - a thread's last word
             # Streams of a connection in an unknown state are not closed: that could block.
             self._log.exception("rerun: the connection to %s ends here", self.viewer.address)
-            self.state = State.ASLEEP
+            self.state = PeerState.ASLEEP
             self._abandon()
 
     def _is_done(self) -> bool:
@@ -188,9 +188,9 @@ class PeerOutlet:
             return False
         if time.monotonic() >= self._leave_by - self._pace.flush_s:
             return True
-        if self.state is State.AWAY:
+        if self.state is PeerState.AWAY:
             return self._was_tried_last() and (bool(self.connects) or not self._may_appear())
-        return self.state is State.THERE and self._position >= self._backlog.end_position
+        return self.state is PeerState.THERE and self._position >= self._backlog.end_position
 
     def _was_tried_last(self) -> bool:
         """Whether the address was tried after all was written; if not, that is done next."""
@@ -202,12 +202,12 @@ class PeerOutlet:
 
     def _step(self) -> None:
         if time.monotonic() >= self._due:
-            if self.state is State.AWAY:
+            if self.state is PeerState.AWAY:
                 self._try_to_connect()
             else:
                 self._check()
-        if self.state is State.THERE:
-            self._deliver(self._backlog.read(self._position, max_bytes=_PAGE_BYTES, wait_s=self._rest_s()))
+        if self.state is PeerState.THERE:
+            self._deliver(self._backlog.read_page(self._position, max_bytes=_PAGE_BYTES, wait_s=self._rest_s()))
         else:
             time.sleep(self._rest_s())
 
@@ -224,7 +224,7 @@ class PeerOutlet:
             self._back_off()
             return
         self.connects += 1
-        self.state = State.THERE
+        self.state = PeerState.THERE
         self._position = self._backlog.start
         if self._position:
             self._want_snapshot()
@@ -252,25 +252,25 @@ class PeerOutlet:
         if flushed is Flushed.SLOW:
             self._fall_asleep(answer)
             return
-        if self.state is State.ASLEEP:
+        if self.state is PeerState.ASLEEP:
             self._log.info("rerun: %s answers again", self.viewer.address)
-        self.state = State.THERE
+        self.state = PeerState.THERE
         self._slow_since = None
         self._retry_s = self._pace.retry_s
-        self._delivery.release_ended()
+        self._viewer_streams.release_ended()
 
     def _fall_asleep(self, answer: Answer) -> None:
         if answer is Answer.SILENT:
             self._slow_since = None
-        if self.state is not State.ASLEEP:
-            self.state = State.ASLEEP
+        if self.state is not PeerState.ASLEEP:
+            self.state = PeerState.ASLEEP
             self._slow_since = None if answer is Answer.SILENT else time.monotonic()
             self._log.info("rerun: %s %s", self.viewer.address, answer.value if answer is Answer.SILENT else "is slow")
 
     def _flush(self, timeout_s: float) -> Flushed:
         """Flush what was sent; if something is broken, the connection is lost."""
         with self._in_rerun():
-            flushed, reason = self._delivery.flush(timeout_s)
+            flushed, reason = self._viewer_streams.flush(timeout_s)
         self._is_flushed = flushed is Flushed.DONE
         if flushed is Flushed.BROKEN:
             self._lose(reason)
@@ -281,19 +281,19 @@ class PeerOutlet:
         """The viewer has gone; its streams close at once, as there is nobody to wait for."""
         self._log.info("rerun: lost %s: %s", self.viewer.address, reason)
         with self._in_rerun():
-            self._delivery.close()
-        self.state = State.AWAY
+            self._viewer_streams.close()
+        self.state = PeerState.AWAY
         self._slow_since = None
         self._back_off()
 
-    def _deliver(self, page: Page) -> None:
+    def _deliver(self, page: BacklogPage) -> None:
         if page.skipped:
             self.skipped += page.skipped
             self._want_snapshot()
         self._is_flushed = self._is_flushed and not page.entries
         with self._in_rerun():
             for entry in page.entries:
-                self._delivery.send(entry)
+                self._viewer_streams.send_entry(entry)
         self._position = page.after
         problem = self.sender.take_problem()
         if problem is not None:
@@ -301,7 +301,7 @@ class PeerOutlet:
 
     def _leave(self) -> None:
         """Close the streams, unless the viewer does not answer any more."""
-        if self.state is State.AWAY:
+        if self.state is PeerState.AWAY:
             return
         answer = probe(self.viewer, deadline_s=self._pace.probe_s)
         if answer in _GONE:
@@ -309,11 +309,11 @@ class PeerOutlet:
             return
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_twice()
         if flushed is Flushed.SLOW:
-            self.state = State.ASLEEP
+            self.state = PeerState.ASLEEP
             self._abandon()
             return
         self.is_finished = flushed is Flushed.DONE and self._position >= self._backlog.end_position
-        self._delivery.close()
+        self._viewer_streams.close()
         if self._server is not None:
             self._server.close()
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import rerun as rr
 
 from proofstream_rerun.outlets.backlog import Chapter, Entry
-from proofstream_rerun.sdk.recording_streams import Flushed, Sender, flush, open_stream
+from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 
 _TICK_S = 0.1
 """How long single rows are gathered: somebody watches."""
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenStream:
     stream: rr.RecordingStream
     blueprint_version: int = 0
     is_ended: bool = False
 
 
-class Delivery:
+class ViewerStreams:
     """Sends entries of the backlog over one connection. Each call may block for as long as the peer makes it.
 
     Args:
@@ -28,27 +28,27 @@ class Delivery:
         sender: Counts what was sent.
     """
 
-    def __init__(self, url: str, sender: Sender) -> None:
+    def __init__(self, url: str, sender: CallSender) -> None:
         self._url = url
         self._sender = sender
-        self._opened: dict[Chapter, _Open] = {}
+        self._opened: dict[Chapter, _OpenStream] = {}
 
-    def send(self, entry: Entry) -> None:
+    def send_entry(self, entry: Entry) -> None:
         """Send an entry; a recording that is new to the viewer is introduced first."""
         chapter = entry.chapter
         opened = self._opened.get(chapter) or self._open(chapter)
         version = chapter.blueprint_version  # read first: a newer layout under an old version is sent once more
         if opened.blueprint_version != version:
-            self._sender.show(chapter.blueprint, opened.stream)
+            self._sender.send_blueprint(chapter.blueprint, opened.stream)
             opened.blueprint_version = version
-        self._sender.send(entry.writes, opened.stream)
+        self._sender.send_writes(entry.writes, opened.stream)
         opened.is_ended = entry.is_end
 
-    def _open(self, chapter: Chapter) -> _Open:
+    def _open(self, chapter: Chapter) -> _OpenStream:
         stream = open_stream(chapter.recording, rr.GrpcSink(self._url), tick_s=_TICK_S)
-        opened = self._opened[chapter] = _Open(stream)
+        opened = self._opened[chapter] = _OpenStream(stream)
         self._sender.introduce(chapter.recording, stream)
-        self._sender.send(chapter.opening, stream)
+        self._sender.send_writes(chapter.opening, stream)
         return opened
 
     def flush(self, timeout_s: float) -> tuple[Flushed, str]:

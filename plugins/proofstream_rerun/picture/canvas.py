@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from proofstream import Envelope
-from proofstream_rerun.picture.marks import PLAIN, Line, Look, Mark
+from proofstream_rerun.picture.marks import PLAIN, LogLine, Look, Mark
 
 MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""
@@ -57,7 +57,7 @@ class Track:
         self.has_look = False
         self._keep = keep
 
-    def take(self) -> Rows:
+    def take_rows(self) -> Rows:
         """The rows that wait; the last of them are kept from now on."""
         taken, self.pending = self.pending, Rows()
         kept = self.kept
@@ -94,7 +94,7 @@ class Canvas:
         wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
-    def add(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
+    def add_row(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
         """Add a row now. A new entity looks as given, and keeps so many rows for those who come late."""
         track = self.tracks.get(path)
         if track is None:
@@ -107,11 +107,11 @@ class Canvas:
         rows.marks.append(mark)
         rows.moments.append(self._now)
 
-    def say(self, path: str, text: str, level: str) -> None:
+    def add_log_line(self, path: str, text: str, level: str) -> None:
         """Add a line to a log."""
-        self.add(path, Line(text, level), PLAIN, keep=KEPT_LINES)
+        self.add_row(path, LogLine(text, level), PLAIN, keep=KEPT_LINES)
 
-    def put(self, path: str, mark: Mark) -> None:
+    def set_static(self, path: str, mark: Mark) -> None:
         """Set what holds at any time; an entity has one mark of each kind."""
         key = path, type(mark)
         self.statics[key] = mark
@@ -120,7 +120,7 @@ class Canvas:
     def take_rows(self) -> list[tuple[Track, Rows]]:
         """The rows that wait, by track; the last of them are kept from now on."""
         self.waiting = 0
-        return [(track, track.take()) for track in self.tracks.values() if track.pending]
+        return [(track, track.take_rows()) for track in self.tracks.values() if track.pending]
 
     def take_statics(self) -> list[tuple[str, Mark]]:
         """What holds at any time and was set since this was last asked."""

@@ -172,7 +172,7 @@ class Grid:
         return float(self.x[index]), y, float(self.z[index])
 
     def flat(self, index: npt.NDArray[np.int64]) -> Floats:
-        """Places in the plane of a graph, of shape [n, 2]: the same rows, seen from above."""
+        """Return places in the plane of a graph, of shape [n, 2]: the same rows, seen from above."""
         return np.stack([self.x[index] * 60, self.z[index] * 12], axis=1).astype(np.float32)
 
     @property

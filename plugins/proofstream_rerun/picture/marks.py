@@ -95,13 +95,13 @@ class Numbers(msgspec.Struct, frozen=True, gc=False):
     values: Sequence[float]
 
 
-class State(msgspec.Struct, frozen=True, gc=False):
+class StateChange(msgspec.Struct, frozen=True, gc=False):
     """What a lane shows from now on; None for nothing."""
 
     state: str | None
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class LogLine(msgspec.Struct, frozen=True, gc=False):
     """A line of a log, and Rerun's word for its level."""
 
     text: str
@@ -137,7 +137,7 @@ Static: TypeAlias = Boxes | Labels | Strips | Nodes | Edges
 """What may hold at any time."""
 
 Mark: TypeAlias = (
-    Static | BoxGroup | Points | Numbers | State | Line | Document | Sheet | BarRow | SumcheckRound | Cleared
+    Static | BoxGroup | Points | Numbers | StateChange | LogLine | Document | Sheet | BarRow | SumcheckRound | Cleared
 )
 """What may be drawn."""
 

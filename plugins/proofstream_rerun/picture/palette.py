@@ -55,7 +55,7 @@ class LayerState(enum.IntEnum):
         return None if self is LayerState.WAITING else self.name.lower().replace("_", " ")
 
 
-_STATE_COLORS: dict[LayerState, int] = {
+_LAYER_STATE_COLORS: dict[LayerState, int] = {
     LayerState.PROVING: packed((0x00, 0xB8, 0xD4)),
     LayerState.PROVED: packed((0x00, 0xA0, 0x58)),
     LayerState.SKIPPED: packed((0x60, 0x7D, 0x8B)),
@@ -66,8 +66,8 @@ _STATE_COLORS: dict[LayerState, int] = {
     LayerState.DONE: packed((0x00, 0x8A, 0x6A)),
 }
 
-LANE_COLORS: dict[str, int] = {
-    **{str(state.word): color for state, color in _STATE_COLORS.items()},
+STATE_COLORS: dict[str, int] = {
+    **{str(state.word): color for state, color in _LAYER_STATE_COLORS.items()},
     **{kind.value: packed(kind.color_rgb) for kind in LayerKind},
     "opening": packed((0xEC, 0x6E, 0xAD)),
     "binding": packed((0xF5, 0xD0, 0x42)),

@@ -21,7 +21,7 @@ _REDRAW_FEW, _REDRAW_MANY = 4, 16
 """They are drawn anew when so many times as many kinds are known, for few layers and for many."""
 
 
-class CircuitView:
+class CircuitDrawing:
     """The circuit of one proof.
 
     Args:
@@ -40,7 +40,7 @@ class CircuitView:
         if grid.layers:
             self._draw(circuit)
 
-    def name(self, index: int, kind: LayerKind) -> None:
+    def set_kind(self, index: int, kind: LayerKind) -> None:
         """A layer's kind became known."""
         if not self.is_known:
             self._kinds[index] = kind
@@ -57,7 +57,7 @@ class CircuitView:
             self._draw_placeholders()
         else:
             self._draw_circuit(circuit)
-        self._canvas.put("circuit/graph", Edges([(str(a), str(b)) for a, b in self._edges]))
+        self._canvas.set_static("circuit/graph", Edges([(str(a), str(b)) for a, b in self._edges]))
         self._draw_names()
 
     def _draw_placeholders(self) -> None:
@@ -65,8 +65,10 @@ class CircuitView:
         places = np.stack([grid.x, np.zeros_like(grid.x), grid.z], axis=1)
         half = np.full_like(places, layout.PLACEHOLDER)
         colors = np.full(grid.layers, palette.PLACEHOLDER, np.uint32)
-        self._canvas.put("circuit/nodes", Boxes(places, half, colors))
-        self._canvas.put("circuit/backbone", Strips(layout.backbone(grid), np.array([palette.BACKBONE], np.uint32)))
+        self._canvas.set_static("circuit/nodes", Boxes(places, half, colors))
+        self._canvas.set_static(
+            "circuit/backbone", Strips(layout.backbone(grid), np.array([palette.BACKBONE], np.uint32))
+        )
         self._edges = [(index, index + 1) for index in range(grid.layers - 1)]
 
     def _draw_circuit(self, circuit: CircuitCompiled) -> None:
@@ -75,7 +77,7 @@ class CircuitView:
         known = [(index, node.kind, node.trace_cost) for index, node in nodes.items()]
         self._kinds = {index: kind for index, kind, _ in known}
         boxes = layout.placed([(grid.at(index), layout.node_box(kind, cost)) for index, kind, cost in known])
-        self._canvas.put("circuit/nodes", boxes)
+        self._canvas.set_static("circuit/nodes", boxes)
         for node in nodes.values():
             self._edges += [(start, node.layer_idx) for start in node.input_layers if start in nodes]
         del self._edges[MAX_EDGES:]
@@ -83,8 +85,8 @@ class CircuitView:
         strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
         colors = [palette.EDGE if b - a == 1 else palette.FAR_EDGE for a, b in self._edges]
         if "circuit/backbone" in self._canvas.static_paths:
-            self._canvas.put("circuit/backbone", Strips([], np.array([palette.BACKBONE], np.uint32)))
-        self._canvas.put("circuit/edges", Strips(strips, np.array(colors, np.uint32)))
+            self._canvas.set_static("circuit/backbone", Strips([], np.array([palette.BACKBONE], np.uint32)))
+        self._canvas.set_static("circuit/edges", Strips(strips, np.array(colors, np.uint32)))
 
     def _draw_names(self) -> None:
         self._drawn = len(self._kinds)
@@ -100,11 +102,11 @@ class CircuitView:
         colors = [self._color(index) if is_each else palette.LABEL for index in shown]
         labels = [self._title(index) if is_each else str(index) for index in shown]
         places = np.array(positions, np.float32).reshape(-1, 3)
-        self._canvas.put("circuit/labels", Labels(places, np.array(colors, np.uint32), labels))
+        self._canvas.set_static("circuit/labels", Labels(places, np.array(colors, np.uint32), labels))
 
     def _draw_graph(self) -> None:
         index = np.arange(self._grid.layers)
-        self._canvas.put(
+        self._canvas.set_static(
             "circuit/graph",
             Nodes(
                 ids=[str(i) for i in index],

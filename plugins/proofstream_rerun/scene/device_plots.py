@@ -14,7 +14,7 @@ _KEPT = 512
 _GIB = 2**30
 
 
-class Devices:
+class DevicePlots:
     """What one recording shows of devices."""
 
     def __init__(self, canvas: Canvas) -> None:
@@ -25,7 +25,7 @@ class Devices:
         self._figures = ReportedDevices()
         self.undrawn: int = 0
 
-    def measure(self, event: GpuTelemetry) -> None:
+    def plot_telemetry(self, event: GpuTelemetry) -> None:
         """Draw what was measured."""
         for reading in event.devices:
             name = self._name_of(reading)
@@ -34,7 +34,7 @@ class Devices:
             else:
                 self._draw_reading(name, reading)
 
-    def report(self, event: GpuStatus) -> None:
+    def plot_status(self, event: GpuStatus) -> None:
         """Draw what the producer reports, but for the placeholders that producers are known to fill in."""
         for snapshot in event.devices[:MAX_DEVICES]:
             known = snapshot.device_id in self._reported
@@ -49,7 +49,7 @@ class Devices:
         number = snapshot.device_id
         self._reported[number] = f"gpu_{number}"
         text = f"device {number}: {texts.safe_text(snapshot.device_name, 80)} (reported)"
-        self._canvas.say("logs/gpu", text, "INFO")
+        self._canvas.add_log_line("logs/gpu", text, "INFO")
 
     def _draw_report(self, event: GpuStatus, snapshot: GpuSnapshot) -> None:
         number = snapshot.device_id
@@ -79,7 +79,7 @@ class Devices:
             product = texts.safe_text(reading.name or reading.id, 80)
             level = "INFO" if reading.state == "ok" else "WARN"
             text = f"{name}: {product} is {texts.safe_text(reading.state, 20)} (measured)"
-            self._canvas.say("logs/gpu", text, level)
+            self._canvas.add_log_line("logs/gpu", text, level)
         if reading.utilization is not None:
             self._plot(f"gpu/utilization/{name}", reading.utilization, f"{name} (measured)", color)
         if reading.memory_used_bytes is not None:
@@ -89,4 +89,4 @@ class Devices:
 
     def _plot(self, path: str, value: float, name: str, color: int) -> None:
         look = Look("lines", (name,), (palette.SERIES_COLORS[color % len(palette.SERIES_COLORS)],))
-        self._canvas.add(path, Numbers((value,)), look, keep=_KEPT)
+        self._canvas.add_row(path, Numbers((value,)), look, keep=_KEPT)

@@ -7,14 +7,14 @@ import math
 from proofstream import CircuitCompiled
 from proofstream_rerun.picture import layout
 from proofstream_rerun.picture.canvas import Canvas
-from proofstream_rerun.scene.circuit import CircuitView
-from proofstream_rerun.scene.walk import Walk
+from proofstream_rerun.scene.circuit import CircuitDrawing
+from proofstream_rerun.scene.walk import WalkDrawing
 
 _GROWTH = 1.5
 """It grows by half of its size at least, so that it is laid out a few times at most."""
 
 
-class Stage:
+class GrowingGrid:
     """Circuit and walk of one recording.
 
     Args:
@@ -33,8 +33,8 @@ class Stage:
         self._canvas = canvas
         self._compiled = circuit
         grid = layout.Grid(_room_for(layers, circuit))
-        self.circuit: CircuitView = CircuitView(canvas, grid, circuit)
-        self.walk: Walk = Walk(canvas, grid, known=circuit is not None)
+        self.circuit: CircuitDrawing = CircuitDrawing(canvas, grid, circuit)
+        self.walk: WalkDrawing = WalkDrawing(canvas, grid, known=circuit is not None)
         self.has_grown: bool = True
         self.undrawn: int = 0
 
@@ -53,7 +53,7 @@ class Stage:
         self._lay_out(max(index + 1, math.ceil(self.layers * _GROWTH)))
         return True
 
-    def show(self, circuit: CircuitCompiled) -> None:
+    def show_circuit(self, circuit: CircuitCompiled) -> None:
         """Draw the circuit, which was not known before."""
         if self._compiled is None:
             self._compiled = circuit
@@ -69,12 +69,12 @@ class Stage:
         before = self.walk
         if grid.layers != before.grid.layers:
             before.erase()
-        self.circuit = CircuitView(self._canvas, grid, self._compiled)
-        self.walk = Walk(self._canvas, grid, known=self._compiled is not None)
+        self.circuit = CircuitDrawing(self._canvas, grid, self._compiled)
+        self.walk = WalkDrawing(self._canvas, grid, known=self._compiled is not None)
         self.walk.undrawn_rounds = before.undrawn_rounds
         self.walk.take_over(before)
         for index, layer in self.walk.layers.items():
-            self.circuit.name(index, layer.kind)
+            self.circuit.set_kind(index, layer.kind)
         self.has_grown = True
 
 

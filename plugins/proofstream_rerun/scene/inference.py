@@ -43,7 +43,7 @@ class Inference:
         self._stale_heads: dict[int, None] = {}
         self.undrawn: int = 0
 
-    def activation(self, event: LayerActivation) -> None:
+    def add_activations(self, event: LayerActivation) -> None:
         """Take a layer's activations."""
         index = event.layer_idx
         if index not in self._samples and len(self._samples) >= MAX_LAYERS:
@@ -53,7 +53,7 @@ class Inference:
         self._statistics[index] = event.stats
         self._drawn = min(self._drawn, len(self._samples) - 1)
 
-    def attention(self, event: AttentionHeatmap) -> None:
+    def add_attention_head(self, event: AttentionHeatmap) -> None:
         """Take the scores of one head."""
         heads = self._heads.get(event.layer_idx)
         if heads is None:
@@ -90,14 +90,14 @@ class Inference:
     def _draw_activations(self) -> None:
         layers = sorted(self._samples)
         sheet = _signed_shares([self._samples[index] for index in layers])
-        self._canvas.add("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
+        self._canvas.add_row("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
         is_whole = layers == list(range(len(layers)))
         abscissa = None if is_whole else np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
         statistics = [self._statistics[index] for index in layers]
         for column, name in enumerate(STATISTICS):
             values = np.array([getattr(of_layer, name) for of_layer in statistics], np.float64)  # None becomes NaN
             bars = BarRow(values, abscissa, palette.SERIES_COLORS[column])
-            self._canvas.add(f"inference/{name}", bars, PLAIN)
+            self._canvas.add_row(f"inference/{name}", bars, PLAIN)
 
     def _draw_heads(self, index: int) -> None:
         heads = self._heads[index]
@@ -108,7 +108,7 @@ class Inference:
             scores = heads[head]
             stack[place, : scores.shape[0], : scores.shape[1]] = scores
         sheet = Sheet(stack, ("head", "query", "key"))
-        self._canvas.add(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
+        self._canvas.add_row(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
 
 
 def _signed_shares(samples: list[list[int]]) -> Floats:

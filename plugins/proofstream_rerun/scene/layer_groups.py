@@ -5,8 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from proofstream_rerun.picture import layout
 from proofstream_rerun.picture.marks import BoxGroup, Placed
 from proofstream_rerun.scene.layer import Layer
+
+
+class LayerGroups:
+    """Neighbouring layers that share an entity.
+
+    Args:
+        layers: How many layers there are.
+
+    Attributes:
+        size: How many share one.
+    """
+
+    def __init__(self, layers: int) -> None:
+        self.size: int = layout.group_size(layers)
+        self._layers = layers
+        self._digits = len(str(max(0, layers - 1)))
+
+    def members(self, group: int) -> range:
+        """The layers of a group."""
+        first = group * self.size
+        return range(first, min(self._layers, first + self.size))
+
+    def count(self, group: int) -> int:
+        """How many layers are in a group."""
+        return min(self.size, self._layers - group * self.size)
+
+    def name(self, group: int) -> str:
+        """The group's name in the paths of entities: `007`, or `000-011`."""
+        members, digits = self.members(group), self._digits
+        first = f"{members.start:0{digits}d}"
+        return first if self.size == 1 else f"{first}-{members.stop - 1:0{digits}d}"
 
 
 class GroupBoxes:

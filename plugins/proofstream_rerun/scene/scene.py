@@ -34,11 +34,11 @@ from proofstream_rerun.picture import layout, palette, texts
 from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import PLAIN, Cleared, Document, Look, Numbers, Points, PropertyValue
 from proofstream_rerun.picture.palette import LayerState
-from proofstream_rerun.scene.device_plots import Devices
-from proofstream_rerun.scene.growing_grid import Stage
+from proofstream_rerun.scene.device_plots import DevicePlots
+from proofstream_rerun.scene.growing_grid import GrowingGrid
 from proofstream_rerun.scene.inference import Inference
-from proofstream_rerun.scene.state_costs import Costs
-from proofstream_rerun.scene.weights_and_stark import Parts
+from proofstream_rerun.scene.state_costs import StateCostDrawing
+from proofstream_rerun.scene.weights_and_stark import WeightsAndStark
 
 _KEPT_NUMBERS = 1024
 _KEPT_ROUNDS = 512
@@ -86,11 +86,11 @@ class Scene:
         self.canvas = Canvas(started_ns)
         self.properties: dict[str, Mapping[str, PropertyValue]] = {"proofstream": dict(facts)}
         layers = None if proof is None else proof.num_layers
-        self.stage = Stage(self.canvas, layers or 0, None if proof is None else proof.circuit)
-        self._parts = Parts(self.canvas)
+        self.grid = GrowingGrid(self.canvas, layers or 0, None if proof is None else proof.circuit)
+        self._weights_and_stark = WeightsAndStark(self.canvas)
         self._inference = Inference(self.canvas)
-        self._devices = Devices(self.canvas)
-        self._costs = Costs(self.canvas)
+        self._device_plots = DevicePlots(self.canvas)
+        self._state_costs = StateCostDrawing(self.canvas)
         self._progress: float | None = None
         self._latest_round: SumcheckRound | None = None
         self._is_walking = False
@@ -99,19 +99,25 @@ class Scene:
             SumcheckRound: self._round,
             Log: self._log,
             EventsLost: self._lost,
-            CircuitCompiled: self.stage.show,
-            LayerActivation: self._inference.activation,
-            AttentionHeatmap: self._inference.attention,
-            GpuStatus: self._devices.report,
-            StateProgramCost: self._costs.cost,
-            StateBytesMoved: self._costs.moved,
+            CircuitCompiled: self.grid.show_circuit,
+            LayerActivation: self._inference.add_activations,
+            AttentionHeatmap: self._inference.add_attention_head,
+            GpuStatus: self._device_plots.plot_status,
+            StateProgramCost: self._state_costs.set_program_cost,
+            StateBytesMoved: self._state_costs.add_bytes_moved,
         }
 
     @property
     def undrawn(self) -> int:
         """Marks that found no room."""
-        stage = self.stage.undrawn + self.stage.walk.undrawn_rounds
-        return stage + self.canvas.undrawn + self._inference.undrawn + self._devices.undrawn + self._costs.undrawn
+        stage = self.grid.undrawn + self.grid.walk.undrawn_rounds
+        return (
+            stage
+            + self.canvas.undrawn
+            + self._inference.undrawn
+            + self._device_plots.undrawn
+            + self._state_costs.undrawn
+        )
 
     @property
     def topics(self) -> frozenset[str]:
@@ -121,13 +127,13 @@ class Scene:
 
     # The proof
 
-    def begin(self, envelope: Envelope) -> None:
+    def begin_proof(self, envelope: Envelope) -> None:
         """The proof begins."""
         self.canvas.move_to(envelope)
         if isinstance(envelope.event, ProofStart):
-            self.canvas.say("logs/proof", texts.proof_started(envelope.event), "INFO")
+            self.canvas.add_log_line("logs/proof", texts.proof_started(envelope.event), "INFO")
         else:
-            self.canvas.say("logs/proof", "proof joined after its start", "WARN")
+            self.canvas.add_log_line("logs/proof", "proof joined after its start", "WARN")
         self._show_progress()
         self._show_status()
 
@@ -136,26 +142,26 @@ class Scene:
         self.canvas.move_to(envelope)
         self._show_status()
 
-    def end(self, proof: Proof, envelope: Envelope) -> None:
+    def end_proof(self, proof: Proof, envelope: Envelope) -> None:
         """The proof ends."""
         self.canvas.move_to(envelope)
         self._has_ended = True
         self._show_rest(proof)
         if "gkr/cursor" in self.canvas.tracks:
-            self.canvas.add("gkr/cursor", Cleared(), PLAIN)
+            self.canvas.add_row("gkr/cursor", Cleared(), PLAIN)
         self._show_progress()
         if proof.aborted_reason is not None:
-            self.canvas.say("logs/proof", texts.proof_aborted(proof), "ERROR")
+            self.canvas.add_log_line("logs/proof", texts.proof_aborted(proof), "ERROR")
             self._mark_abort(proof)
         elif isinstance(envelope.event, ProofComplete):
-            self.canvas.say("logs/proof", texts.proof_completed(proof, envelope.event), "INFO")
+            self.canvas.add_log_line("logs/proof", texts.proof_completed(proof, envelope.event), "INFO")
         self._show_status()
 
     def finish(self) -> None:
         """Nothing more comes."""
         self._has_ended = True
 
-    def trace(self, event: TraceStarted) -> None:
+    def set_trace(self, event: TraceStarted) -> None:
         """The proof has a trace."""
         self.properties["trace"] = {
             "trace_id": texts.safe_text(event.trace_id, 32),
@@ -166,46 +172,46 @@ class Scene:
 
     # What is in it
 
-    def open(self, interval: Interval, envelope: Envelope) -> None:
+    def open_interval(self, interval: Interval, envelope: Envelope) -> None:
         """A layer, weight opening, weight binding or STARK proof begins."""
         self.canvas.move_to(envelope)
         if interval.kind is not IntervalKind.LAYER:
-            self._parts.opened(interval, envelope.event)
-        elif isinstance(envelope.event, LayerStart) and self.stage.has_room(envelope.event.layer_idx):
+            self._weights_and_stark.open_interval(interval, envelope.event)
+        elif isinstance(envelope.event, LayerStart) and self.grid.has_room(envelope.event.layer_idx):
             self._start_layer(interval, envelope.event)
 
-    def close(self, interval: Interval, envelope: Envelope) -> None:
+    def close_interval(self, interval: Interval, envelope: Envelope) -> None:
         """A layer, weight opening, weight binding or STARK proof ends."""
         self.canvas.move_to(envelope)
         if interval.kind is not IntervalKind.LAYER:
-            self._parts.closed(interval, envelope.event)
-        elif interval.key is not None and self.stage.has_room(interval.key):
+            self._weights_and_stark.close_interval(interval, envelope.event)
+        elif interval.key is not None and self.grid.has_room(interval.key):
             self._end_layer(interval.key, interval, envelope.event)
 
-    def note(self, envelope: Envelope) -> None:
+    def draw_event(self, envelope: Envelope) -> None:
         """Something happens."""
         handler = self._handlers.get(type(envelope.event))
         if handler is not None:
             self.canvas.move_to(envelope)
             handler(envelope.event)
 
-    def measure(self, envelope: Envelope, event: GpuTelemetry) -> None:
-        """Devices were measured."""
+    def draw_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> None:
+        """Plot what was measured of devices."""
         self.canvas.move_to(envelope)
-        self._devices.measure(event)
+        self._device_plots.plot_telemetry(event)
 
-    def warn(self, envelope: Envelope, event: PluginHealth) -> None:
+    def draw_plugin_trouble(self, envelope: Envelope, event: PluginHealth) -> None:
         """A plugin does not work, or could not keep up."""
         self.canvas.move_to(envelope)
-        self.canvas.say("logs/host", texts.plugin_trouble(event), "WARN")
+        self.canvas.add_log_line("logs/host", texts.plugin_trouble(event), "WARN")
 
     def catch_up(self) -> None:
         """Draw what waits for the next write."""
         if self.proof is not None:
             self._show_rest(self.proof)
-        self.stage.catch_up(at_end=self._has_ended)
+        self.grid.catch_up(at_end=self._has_ended)
         self._inference.catch_up(is_walking=self._is_walking, at_end=self._has_ended)
-        self._costs.catch_up()
+        self._state_costs.catch_up()
         self._show_round()
 
     # Layers
@@ -215,88 +221,88 @@ class Scene:
             self._is_walking = True
             # At its own time also where a whole proof is read at once, as from a file.
             self._inference.catch_up(is_walking=True, at_end=False)
-            self._costs.catch_up()
+            self._state_costs.catch_up()
         self._leave_behind(layer)
-        self.stage.walk.start(event)
-        self.stage.circuit.name(event.layer_idx, event.kind)
-        self.canvas.say("logs/gkr", texts.layer_started(event), "DEBUG")
+        self.grid.walk.start_layer(event)
+        self.grid.circuit.set_kind(event.layer_idx, event.kind)
+        self.canvas.add_log_line("logs/gkr", texts.layer_started(event), "DEBUG")
         self._show_claim(event.claim_value_approx)
         self._show_progress()
         if self.proof is not None:
-            self.stage.walk.point_at(self.proof.active_layers)
+            self.grid.walk.point_at(self.proof.active_layers)
 
     def _leave_behind(self, layer: Interval) -> None:
         """Show that the layer that its device was at before has been left without an end."""
-        walk = self.stage.walk
+        walk = self.grid.walk
         for index in [*walk.proving]:
             other = None if layer.proof is None else layer.proof.open_layers.get(index)
             if other is not None and other is not layer and other.superseded_unix_nano is not None:
-                walk.leave(index)
+                walk.leave_layer(index)
 
     def _end_layer(self, index: int, layer: Interval, event: ProofEvent) -> None:
         if layer.end_seen and isinstance(event, LayerEnd):
-            self.canvas.say("logs/gkr", texts.layer_ended(layer, event), "INFO")
+            self.canvas.add_log_line("logs/gkr", texts.layer_ended(layer, event), "INFO")
             self._show_claim(event.final_claim_value_approx)
             state = _END_STATES.get(event.kind, LayerState.PROVED)
         elif layer.aborted_reason is not None:
-            self.canvas.say("logs/gkr", texts.layer_left(layer), "ERROR")
+            self.canvas.add_log_line("logs/gkr", texts.layer_left(layer), "ERROR")
             state = LayerState.ABORTED
         else:
-            self.canvas.say("logs/gkr", texts.layer_left(layer), "WARN")
+            self.canvas.add_log_line("logs/gkr", texts.layer_left(layer), "WARN")
             state = LayerState.END_NOT_SEEN
-        self.stage.walk.end(index, state)
+        self.grid.walk.end_layer(index, state)
         if self.proof is not None:
-            self.stage.walk.rest(self.proof.active_layers)
+            self.grid.walk.show_idle_devices(self.proof.active_layers)
         self._show_progress()
         self._show_round()
 
     def _show_round(self) -> None:
         """Write the latest round out, if it is not yet."""
         if self._latest_round is not None:
-            self.canvas.add("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
+            self.canvas.add_row("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
             self._latest_round = None
 
     def _round(self, event: SumcheckRound) -> None:
-        if self.stage.has_room(event.layer_idx):
-            self.stage.walk.round(event.layer_idx, event.round, event.total_rounds)
-            self.canvas.add("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
+        if self.grid.has_room(event.layer_idx):
+            self.grid.walk.add_round(event.layer_idx, event.round, event.total_rounds)
+            self.canvas.add_row("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
             self._latest_round = event
 
     # Text
 
     def _log(self, event: Log) -> None:
-        self.canvas.say("logs/proof", texts.safe_text(event.message), palette.LEVELS[event.level])
+        self.canvas.add_log_line("logs/proof", texts.safe_text(event.message), palette.LEVELS[event.level])
 
     def _lost(self, event: EventsLost) -> None:
-        self.canvas.say("logs/host", texts.events_lost(event), "WARN")
+        self.canvas.add_log_line("logs/host", texts.events_lost(event), "WARN")
 
     # How it is drawn
 
     def _show_rest(self, proof: Proof) -> None:
         active = proof.active_layers
-        self.stage.walk.point_at(active)
-        self.stage.walk.rest(active)
+        self.grid.walk.point_at(active)
+        self.grid.walk.show_idle_devices(active)
 
     def _show_progress(self) -> None:
         progress = None if self.proof is None else self.proof.progress
         if progress is not None and progress != self._progress:
             self._progress = progress
-            self.canvas.add("proof/progress", Numbers((progress,)), _PROGRESS, keep=_KEPT_NUMBERS)
+            self.canvas.add_row("proof/progress", Numbers((progress,)), _PROGRESS, keep=_KEPT_NUMBERS)
 
     def _show_claim(self, value: float | None) -> None:
         number = math.nan if value is None else value
-        self.canvas.add("gkr/claims", Numbers((number,)), _CLAIMS, keep=_KEPT_NUMBERS)
+        self.canvas.add_row("gkr/claims", Numbers((number,)), _CLAIMS, keep=_KEPT_NUMBERS)
 
     def _show_status(self) -> None:
         facts = {name: value for values in self.properties.values() for name, value in values.items()}
-        self.canvas.add("proof/status", Document(texts.status(self.proof, facts)), PLAIN)
+        self.canvas.add_row("proof/status", Document(texts.status(self.proof, facts)), PLAIN)
 
     def _mark_abort(self, proof: Proof) -> None:
         last = proof.last_layer
-        if last is None or last.key is None or last.key >= self.stage.layers:
+        if last is None or last.key is None or last.key >= self.grid.layers:
             return
-        layer = self.stage.walk.layer(last.key)
+        layer = self.grid.walk.layer_at(last.key)
         x, _, z = layer.place
         label = f"aborted{texts.last_place(proof)}: {texts.safe_text(proof.aborted_reason or '', 120)}"
         points = Points([(x, layout.above(layer.kind, layer.cost), z)], [label], palette.ABORTED)
-        self.canvas.add("gkr/aborted", points, _ABORT)
+        self.canvas.add_row("gkr/aborted", points, _ABORT)

@@ -34,7 +34,7 @@ class _Program:
     place: int = field(default=0)
 
 
-class Costs:
+class StateCostDrawing:
     """What one recording shows of state programs."""
 
     def __init__(self, canvas: Canvas) -> None:
@@ -43,7 +43,7 @@ class Costs:
         self._is_stale = False
         self.undrawn: int = 0
 
-    def cost(self, event: StateProgramCost) -> None:
+    def set_program_cost(self, event: StateProgramCost) -> None:
         """Take what one run of a program writes."""
         program = self._program(event.circuit, event.convention, event.program)
         if program is not None:
@@ -52,7 +52,7 @@ class Costs:
             program.groups = tuple((group.group, group.states, group.bytes) for group in event.states[:_MAX_GROUPS])
             self._is_stale = True
 
-    def moved(self, event: StateBytesMoved) -> None:
+    def add_bytes_moved(self, event: StateBytesMoved) -> None:
         """Take what runs of a program wrote."""
         program = self._program(event.circuit, event.convention, event.program)
         if program is None:
@@ -64,7 +64,7 @@ class Costs:
         color = palette.SERIES_COLORS[program.place % len(palette.SERIES_COLORS)]
         look = Look("steps", (f"{texts.safe_text(program.program, 60)}, bytes so far (derived)",), (color,))
         path = f"state/moved/{_word(program.program)}_{program.place}"
-        self._canvas.add(path, Numbers((float(program.moved),)), look, keep=_KEPT)
+        self._canvas.add_row(path, Numbers((float(program.moved),)), look, keep=_KEPT)
 
     def catch_up(self) -> None:
         """Draw the table and the bars anew, if something changed."""
@@ -72,10 +72,10 @@ class Costs:
             return
         self._is_stale = False
         programs = list(self._programs.values())
-        self._canvas.add("state/programs", Document(_document(programs)), PLAIN)
+        self._canvas.add_row("state/programs", Document(_document(programs)), PLAIN)
         values = np.array([float(program.bytes_per_run or 0) for program in programs], np.float64)
         bars = BarRow(values, None, palette.SERIES_COLORS[0])
-        self._canvas.add("state/bytes", bars, PLAIN)
+        self._canvas.add_row("state/bytes", bars, PLAIN)
 
     def _program(self, circuit: str, convention: str, name: str) -> _Program | None:
         key = (circuit[: texts.MAX_TEXT], convention[: texts.MAX_TEXT], name[: texts.MAX_TEXT])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from proofstream import LayerKind
-from proofstream_rerun.picture import layout
 from proofstream_rerun.picture.canvas import Canvas
-from proofstream_rerun.picture.marks import PLAIN, Cleared, State
+from proofstream_rerun.picture.marks import PLAIN, Cleared, StateChange
 from proofstream_rerun.picture.palette import LayerState
+from proofstream_rerun.scene.layer_groups import LayerGroups
 
 _PROVING, _PROVED, _ABORTED = LayerState.PROVING, LayerState.PROVED, LayerState.ABORTED
 _PARTLY_DONE = LayerState.PARTLY_DONE
@@ -15,41 +15,10 @@ KEPT_STATES = 64
 """States of one lane that are kept for the snapshot."""
 
 
-class Groups:
-    """Neighbouring layers that share an entity.
-
-    Args:
-        layers: How many layers there are.
-
-    Attributes:
-        size: How many share one.
-    """
-
-    def __init__(self, layers: int) -> None:
-        self.size: int = layout.group_size(layers)
-        self._layers = layers
-        self._digits = len(str(max(0, layers - 1)))
-
-    def members(self, group: int) -> range:
-        """The layers of a group."""
-        first = group * self.size
-        return range(first, min(self._layers, first + self.size))
-
-    def count(self, group: int) -> int:
-        """How many layers are in a group."""
-        return min(self.size, self._layers - group * self.size)
-
-    def name(self, group: int) -> str:
-        """The group's name in the paths of entities: `007`, or `000-011`."""
-        members, digits = self.members(group), self._digits
-        first = f"{members.start:0{digits}d}"
-        return first if self.size == 1 else f"{first}-{members.stop - 1:0{digits}d}"
-
-
-class Lanes:
+class StateTimeline:
     """Shows the states of layers."""
 
-    def __init__(self, canvas: Canvas, groups: Groups) -> None:
+    def __init__(self, canvas: Canvas, groups: LayerGroups) -> None:
         self._canvas = canvas
         self._groups = groups
         self._counts: dict[int, list[int]] = {}
@@ -57,7 +26,7 @@ class Lanes:
         self._paths: dict[int, str] = {}
         self._pausing: dict[int, None] = {}
 
-    def change(self, index: int, kind: LayerKind, before: LayerState, now: LayerState) -> None:
+    def change_state(self, index: int, kind: LayerKind, before: LayerState, now: LayerState) -> None:
         """A layer goes from one state to another."""
         group = index // self._groups.size
         counts = self._counts.get(group)
@@ -82,12 +51,12 @@ class Lanes:
         """Take all lanes from the canvas."""
         for path in self._paths.values():
             if path in self._canvas.tracks:
-                self._canvas.add(path, Cleared(), PLAIN)
+                self._canvas.add_row(path, Cleared(), PLAIN)
 
     def _show(self, group: int, state: LayerState) -> None:
         if state is not self._shown.get(group):
             self._shown[group] = state
-            self._canvas.add(self._paths[group], State(state.word), PLAIN, keep=KEPT_STATES)
+            self._canvas.add_row(self._paths[group], StateChange(state.word), PLAIN, keep=KEPT_STATES)
 
     def _path(self, group: int, kind: LayerKind) -> str:
         path = f"lanes/layers/{self._groups.name(group)}"

@@ -13,11 +13,11 @@ import numpy as np
 from proofstream import Interval, LayerKind, LayerStart
 from proofstream_rerun.picture import layout, palette
 from proofstream_rerun.picture.canvas import Canvas
-from proofstream_rerun.picture.marks import PLAIN, Cleared, Look, Place, Points, State, Strips
+from proofstream_rerun.picture.marks import PLAIN, Cleared, Look, Place, Points, StateChange, Strips
 from proofstream_rerun.picture.palette import LayerState
 from proofstream_rerun.scene.layer import Layer
-from proofstream_rerun.scene.layer_groups import GroupBoxes
-from proofstream_rerun.scene.state_timeline import KEPT_STATES, Groups, Lanes
+from proofstream_rerun.scene.layer_groups import GroupBoxes, LayerGroups
+from proofstream_rerun.scene.state_timeline import KEPT_STATES, StateTimeline
 
 MAX_DEVICES = 16
 """Lanes of devices at most."""
@@ -33,7 +33,7 @@ _TRAIL = Look("trail")
 _CURSOR = Look("cursor")
 
 
-class Walk:
+class WalkDrawing:
     """The layers of one proof.
 
     Args:
@@ -54,8 +54,8 @@ class Walk:
         self.undrawn_rounds: int = 0
         self._canvas = canvas
         self._known = known
-        self._groups = Groups(grid.layers)
-        self._lanes = Lanes(canvas, self._groups)
+        self._groups = LayerGroups(grid.layers)
+        self._state_timeline = StateTimeline(canvas, self._groups)
         self._proved = np.zeros(grid.layers, np.bool_)
         self._boxes: dict[int, GroupBoxes] = {}
         self._stale_groups: dict[int, None] = {}
@@ -71,7 +71,7 @@ class Walk:
 
     # What happens
 
-    def start(self, event: LayerStart) -> None:
+    def start_layer(self, event: LayerStart) -> None:
         """A layer began."""
         index = event.layer_idx
         layer = Layer(self.grid.at(index), event.kind, event.trace_cost)
@@ -85,9 +85,9 @@ class Walk:
         if device in self._devices or len(self._devices) < MAX_DEVICES:
             self._show_device(device, event.kind.value)
 
-    def round(self, index: int, number: int, total: int) -> None:
+    def add_round(self, index: int, number: int, total: int) -> None:
         """A round of a layer."""
-        layer = self.layers.get(index) or self.layer(index)
+        layer = self.layers.get(index) or self.layer_at(index)
         if not layer.add_round(number, total):
             self.undrawn_rounds += 1
             return
@@ -96,9 +96,9 @@ class Walk:
         if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
             self._draw_group(index // self._groups.size)
 
-    def end(self, index: int, state: LayerState) -> None:
+    def end_layer(self, index: int, state: LayerState) -> None:
         """A layer ended, in that state."""
-        layer = self.layer(index)
+        layer = self.layer_at(index)
         self._set_state(index, layer, state)
         group = self._settle(index, layer)
         if state is LayerState.PROVED:
@@ -111,9 +111,9 @@ class Walk:
         if state is LayerState.ABORTED or is_last or index % self._layers_per_row == 0:
             self._draw_group(group)
 
-    def leave(self, index: int) -> None:
+    def leave_layer(self, index: int) -> None:
         """The walk went on from a layer of which the end was not seen."""
-        self._set_state(index, self.layer(index), LayerState.END_NOT_SEEN)
+        self._set_state(index, self.layer_at(index), LayerState.END_NOT_SEEN)
 
     def point_at(self, active: Sequence[Interval]) -> None:
         """Put a cursor above each of those layers."""
@@ -122,7 +122,7 @@ class Walk:
             self._cursor = indices
             self._draw_cursor()
 
-    def rest(self, active: Sequence[Interval]) -> None:
+    def show_idle_devices(self, active: Sequence[Interval]) -> None:
         """Show which devices are at no layer."""
         idle = [device for device, shown in self._devices.items() if shown is not None]
         for layer in active:
@@ -141,19 +141,19 @@ class Walk:
                 self._draw_group(group)
         if self._stale_trail:
             self._draw_trail()
-        self._lanes.catch_up()
+        self._state_timeline.catch_up()
 
     # Another grid
 
     def erase(self) -> None:
         """Take from the canvas what another walk will draw under other names."""
-        self._lanes.erase()
+        self._state_timeline.erase()
         for group in {index // self._groups.size for index in self.layers}:
             path = self._path(group)
             if path in self._canvas.tracks:
-                self._canvas.add(path, Cleared(), PLAIN)
+                self._canvas.add_row(path, Cleared(), PLAIN)
 
-    def take_over(self, walk: Walk) -> None:
+    def take_over(self, walk: WalkDrawing) -> None:
         """Draw what another walk has drawn, on this one's grid."""
         self._devices = walk._devices
         self._proved[: len(walk._proved)] = walk._proved
@@ -171,7 +171,7 @@ class Walk:
 
     # How it is drawn
 
-    def layer(self, index: int) -> Layer:
+    def layer_at(self, index: int) -> Layer:
         """A layer; if nothing was seen of it, it is of an unknown kind."""
         found = self.layers.get(index)
         if found is None:
@@ -179,7 +179,7 @@ class Walk:
         return found
 
     def _set_state(self, index: int, layer: Layer, state: LayerState) -> None:
-        self._lanes.change(index, layer.kind, layer.state, state)
+        self._state_timeline.change_state(index, layer.kind, layer.state, state)
         layer.state = state
         if state is LayerState.PROVING:
             self.proving[index] = None
@@ -216,24 +216,24 @@ class Walk:
         row = self._boxes_of(group).row()
         if row.boxes:
             self._drawn[group] = row.boxes, self._write
-            self._canvas.add(self._path(group), row, PLAIN)
+            self._canvas.add_row(self._path(group), row, PLAIN)
 
     def _draw_trail(self) -> None:
         self._stale_trail = 0
         strips = layout.trail(self.grid, self._proved)
-        self._canvas.add("gkr/trail", Strips(strips, np.array([palette.PROVED], np.uint32)), _TRAIL)
+        self._canvas.add_row("gkr/trail", Strips(strips, np.array([palette.PROVED], np.uint32)), _TRAIL)
 
     def _draw_cursor(self) -> None:
         places: list[Place] = []
         labels: list[str] = []
         for index in self._cursor:
-            layer = self.layer(index)
+            layer = self.layer_at(index)
             x, _, z = layer.place
             places.append((x, layout.above(layer.kind, layer.cost), z))
             labels.append(f"layer {index} {layer.kind.value}")
-        self._canvas.add("gkr/cursor", Points(places, labels, palette.ACTIVE), _CURSOR)
+        self._canvas.add_row("gkr/cursor", Points(places, labels, palette.ACTIVE), _CURSOR)
 
     def _show_device(self, device: int | None, kind: str | None) -> None:
         self._devices[device] = kind
         name = "prover" if device is None else f"gpu_{device}"
-        self._canvas.add(f"lanes/at/{name}", State(kind), PLAIN, keep=KEPT_STATES)
+        self._canvas.add_row(f"lanes/at/{name}", StateChange(kind), PLAIN, keep=KEPT_STATES)

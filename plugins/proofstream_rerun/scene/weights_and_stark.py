@@ -15,7 +15,7 @@ from proofstream import (
 )
 from proofstream_rerun.picture import palette, texts
 from proofstream_rerun.picture.canvas import KEPT_LINES, Canvas
-from proofstream_rerun.picture.marks import PLAIN, Look, Numbers, State
+from proofstream_rerun.picture.marks import PLAIN, Look, Numbers, StateChange
 
 _KEPT_STATES = 512
 
@@ -27,36 +27,38 @@ _PLACES = {
 }
 
 
-class Parts:
+class WeightsAndStark:
     """What one recording shows of them. A lane shows that at least one of its kind is open."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
         self._open: dict[IntervalKind, int] = {}
 
-    def opened(self, part: Interval, event: ProofEvent) -> None:
+    def open_interval(self, part: Interval, event: ProofEvent) -> None:
         """One begins."""
         lane, word, log = _PLACES[part.kind]
         count = self._open[part.kind] = self._open.get(part.kind, 0) + 1
         if count == 1:
-            self._canvas.add(lane, State(word), PLAIN, keep=_KEPT_STATES)
+            self._canvas.add_row(lane, StateChange(word), PLAIN, keep=_KEPT_STATES)
         text = _beginning(event)
         if text is not None:
-            self._canvas.say(log, text, "INFO")
+            self._canvas.add_log_line(log, text, "INFO")
 
-    def closed(self, part: Interval, event: ProofEvent) -> None:
+    def close_interval(self, part: Interval, event: ProofEvent) -> None:
         """One ends."""
         lane, _, log = _PLACES[part.kind]
         count = self._open[part.kind] = max(0, self._open.get(part.kind, 0) - 1)
         if count == 0:
-            self._canvas.add(lane, State(None), PLAIN, keep=_KEPT_STATES)
+            self._canvas.add_row(lane, StateChange(None), PLAIN, keep=_KEPT_STATES)
         text = _ending(event) if part.end_seen else None
         if text is not None:
-            self._canvas.say(log, text, "INFO")
+            self._canvas.add_log_line(log, text, "INFO")
         else:
-            self._canvas.say(log, texts.part_left(part), "ERROR" if part.aborted_reason is not None else "WARN")
+            self._canvas.add_log_line(
+                log, texts.part_left(part), "ERROR" if part.aborted_reason is not None else "WARN"
+            )
         if isinstance(event, AggregatedBindingEnd) and part.end_seen:
-            self._canvas.add("proof/binding_ms", Numbers((float(event.duration_ms),)), _BINDING, keep=KEPT_LINES)
+            self._canvas.add_row("proof/binding_ms", Numbers((float(event.duration_ms),)), _BINDING, keep=KEPT_LINES)
 
 
 def _beginning(event: ProofEvent) -> str | None:

@@ -39,7 +39,7 @@ def _blueprint(layers: int, paths: AbstractSet[str]) -> rrb.Blueprint:
         rrb.Horizontal(
             rrb.Vertical(walk, graph, row_shares=[0.76, 0.24]) if is_small else walk,
             rrb.Vertical(
-                _lanes_view(),
+                _state_timeline_view(),
                 _progress_view(),
                 _tabs(paths, [] if is_small else [graph]),
                 row_shares=[0.54, 0.14, 0.32],
@@ -81,8 +81,8 @@ def _graph_view() -> rrb.GraphView:
     return rrb.GraphView(origin="/circuit/graph", name="Circuit")
 
 
-def _lanes_view() -> rrb.StateTimelineView:
-    words, colors = list(palette.LANE_COLORS), np.array(list(palette.LANE_COLORS.values()), np.uint32)
+def _state_timeline_view() -> rrb.StateTimelineView:
+    words, colors = list(palette.STATE_COLORS), np.array(list(palette.STATE_COLORS.values()), np.uint32)
     configuration = rr.StateConfiguration(values=words, labels=words, colors=colors)
     return rrb.StateTimelineView(origin="/lanes", name="Layer states", defaults=[configuration])
 

@@ -22,13 +22,13 @@ from proofstream_rerun.picture.marks import (
     BoxGroup,
     Cleared,
     Document,
-    Line,
+    LogLine,
     Mark,
     Numbers,
     Placed,
     Points,
     Sheet,
-    State,
+    StateChange,
     Strips,
 )
 from proofstream_rerun.sdk.arrow import (
@@ -143,13 +143,13 @@ def _numbers(marks: Sequence[Numbers]) -> Columns:
     return [_SCALARS.column(numbers(values), [len(mark.values) for mark in marks])], values.nbytes
 
 
-def _states(marks: Sequence[State]) -> Columns:
+def _states(marks: Sequence[StateChange]) -> Columns:
     states = [mark.state for mark in marks if mark.state is not None]
     lengths = [0 if mark.state is None else 1 for mark in marks]
     return [_STATE.column(text(states), lengths)], sum(map(len, states))
 
 
-def _lines(marks: Sequence[Line]) -> Columns:
+def _lines(marks: Sequence[LogLine]) -> Columns:
     columns = [
         _LOG["text"].column(text([mark.text for mark in marks])),
         _LOG["level"].column(text([mark.level for mark in marks])),
@@ -236,8 +236,8 @@ _COLUMNS: Mapping[type[Mark], Callable[[Sequence[Any]], Columns]] = {
     Points: _points,
     Strips: _strips,
     Numbers: _numbers,
-    State: _states,
-    Line: _lines,
+    StateChange: _states,
+    LogLine: _lines,
     Document: _documents,
     Sheet: _sheets,
     BarRow: _bars,

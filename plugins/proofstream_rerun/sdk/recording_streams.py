@@ -74,7 +74,7 @@ def _logged(blueprint: rrb.Blueprint) -> Sequence[tuple[str, Content, bool]]:
     return stream.calls
 
 
-def _show(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
+def _send_blueprint(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
     """Send a layout as the SDK does, and close the stream that it is made by, which would be kept for ever."""
     layout = open_layout(rr.get_application_id(stream) or "")
     layout.set_time("blueprint", sequence=0)
@@ -123,7 +123,7 @@ def flush(stream: rr.RecordingStream, timeout_s: float) -> tuple[Flushed, str]:
     return Flushed.DONE, ""
 
 
-class Sender:
+class CallSender:
     """Sends prepared calls, and counts those that Rerun does not accept.
 
     Attributes:
@@ -141,14 +141,14 @@ class Sender:
         """Send what is known of a recording as a whole."""
         self._try(functools.partial(_introduce, recording, stream))
 
-    def send(self, writes: Sequence[Write], stream: rr.RecordingStream) -> None:
+    def send_writes(self, writes: Sequence[Write], stream: rr.RecordingStream) -> None:
         """Send them in order. One that is not accepted does not hold up the others."""
         for write in writes:
             self._try(functools.partial(write.send, stream))
 
-    def show(self, blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
+    def send_blueprint(self, blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
         """Send a layout, which becomes that of the application in the viewer."""
-        self._try(functools.partial(_show, blueprint, stream))
+        self._try(functools.partial(_send_blueprint, blueprint, stream))
 
     def _try(self, call: Callable[[], None]) -> None:
         try:

@@ -4,48 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import threading
-import weakref
 from collections.abc import Iterable
-from typing import Protocol
 
 import rerun as rr
 from rerun_bindings import flush_and_cleanup_orphaned_recordings
 
-
-class Mortal(Protocol):
-    """Something that is no more in a forked child, where neither its threads nor Rerun's exist."""
-
-    def forget(self) -> None:
-        """Do nothing from now on."""
-        ...
-
-
-_mortals: weakref.WeakSet[Mortal] = weakref.WeakSet()
-
-
-def forget_in_children(mortal: Mortal) -> None:
-    """Have it told when it finds itself in a forked child."""
-    _mortals.add(mortal)
-
-
-def _forget_all() -> None:
-    mortals = list(_mortals)
-    for mortal in mortals:
-        mortal.forget()
-    if mortals:
-        # It would wait for ever for a lock that one of Rerun's threads held in the parent when the child was forked.
-        rr.unregister_shutdown()
-
-
-os.register_at_fork(after_in_child=_forget_all)
-
-
 _left_behind = threading.Event()
 
 
-def release() -> None:
+def release_closed_streams() -> None:
     """Give back what closed streams hold.
 
     Rerun keeps every stream of the process, closed or not, with two threads and a megabyte, until it is asked to let go
@@ -58,7 +26,7 @@ def release() -> None:
         flush_and_cleanup_orphaned_recordings()
 
 
-def abandon(streams: Iterable[rr.RecordingStream]) -> None:
+def abandon_streams(streams: Iterable[rr.RecordingStream]) -> None:
     """Leave streams behind whose peer does not answer, so that the process can still exit.
 
     Closing such a stream blocks for ever, and so do its destructor and the flush that Rerun does at the exit of the

@@ -86,24 +86,24 @@ class Pages:
         self.statics: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.properties: dict[str, dict[str, Any]] = defaultdict(dict)
 
-    def begin(self, recording: Recording) -> None:
+    def begin_recording(self, recording: Recording) -> None:
         assert recording.recording_id not in self.recordings
         self.recordings[recording.recording_id] = recording
         recording.blueprint()
         self.calls[recording.recording_id].append("begin")
         self.keep(recording.recording_id, recording.snapshot())
 
-    def write(self, recording_id: str, writes: Sequence[Write]) -> None:
+    def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         assert self.calls[recording_id][0] == "begin"
         assert "end" not in self.calls[recording_id]
         self.calls[recording_id].append("write")
         self.keep(recording_id, writes)
 
-    def show(self, recording_id: str) -> None:
+    def send_blueprint(self, recording_id: str) -> None:
         self.calls[recording_id].append("show")
         self.recordings[recording_id].blueprint()
 
-    def end(self, recording_id: str) -> None:
+    def end_recording(self, recording_id: str) -> None:
         self.calls[recording_id].append("end")
 
     def keep(self, recording_id: str, writes: Iterable[Any]) -> None:
@@ -659,7 +659,7 @@ def test_a_snapshot_shows_the_present_and_is_bounded(bench: Bench, wire_data: Pa
     pages = bench.draw(stream, close=False)
     (recording,) = pages.recordings.values()
     late = Pages()
-    late.begin(recording)
+    late.begin_recording(recording)
     seen, missed = late.rows[recording.recording_id], pages.rows[recording.recording_id]
     assert seen.keys() == missed.keys()
     assert all(seen[path][-1] == missed[path][-1] for path in seen)

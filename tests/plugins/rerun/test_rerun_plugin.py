@@ -195,8 +195,8 @@ def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_
         patch.setenv("DISPLAY", ":99")
         outlets = kit.outlets("spawn", viewer=program)
         try:
-            outlets.begin(kit.recording())
-            outlets.write("first", [kit.Rows("values", 0, 100)])
+            outlets.begin_recording(kit.recording())
+            outlets.send_writes("first", [kit.Rows("values", 0, 100)])
             outlets.close(5)
             assert kit.eventually(lambda: kit.rows_of(seen)["first:values"] == 100)
             assert "lost_viewers" not in outlets.counters()
@@ -213,8 +213,8 @@ def test_spawn_uses_a_viewer_that_is_there_and_needs_no_screen_for_it(
     with kit.port_9876_unused() as port:
         viewer = kit.viewer(tmp_path / "seen.rrd", port)
         outlets = kit.outlets("spawn", viewer=tmp_path / "none")
-        outlets.begin(kit.recording())
-        outlets.write("first", [kit.Rows("values", 0, 100)])
+        outlets.begin_recording(kit.recording())
+        outlets.send_writes("first", [kit.Rows("values", 0, 100)])
         outlets.close(5)
 
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)

@@ -31,21 +31,21 @@ def recording(kit: Any) -> Any:
 
 def begun(recording: Any, *, max_bytes: int) -> Backlog:
     backlog = Backlog(max_bytes)
-    backlog.begin(recording, blueprint=recording.blueprint(), opening=[Mark(-1)])
+    backlog.begin_recording(recording, blueprint=recording.blueprint(), opening=[Mark(-1)])
     return backlog
 
 
 def numbers(backlog: Backlog, position: int, **more: Any) -> list[int]:
-    page = backlog.read(position, **{"max_bytes": 10**9, **more})
+    page = backlog.read_page(position, **{"max_bytes": 10**9, **more})
     return [write.number for entry in page.entries for write in entry.writes if isinstance(write, Mark)]
 
 
 def test_each_reader_reads_at_its_own_pace(recording: Any) -> None:
     backlog = begun(recording, max_bytes=10**6)
     for number in range(10):
-        backlog.write("first", [Mark(number)])
+        backlog.add_writes("first", [Mark(number)])
 
-    first = backlog.read(0, max_bytes=1)
+    first = backlog.read_page(0, max_bytes=1)
     assert (len(first.entries), first.after, first.skipped) == (1, 1, 0)
     assert first.entries[0].chapter.opening == (Mark(-1),)
     assert numbers(backlog, first.after) == list(range(10))
@@ -56,27 +56,27 @@ def test_each_reader_reads_at_its_own_pace(recording: Any) -> None:
 def test_a_new_layout_replaces_the_old_one(recording: Any) -> None:
     backlog = begun(recording, max_bytes=10**6)
     newer = recording.blueprint()
-    backlog.show("first", newer)
+    backlog.set_blueprint("first", newer)
 
-    for entry in backlog.read(0, max_bytes=10**6).entries:
+    for entry in backlog.read_page(0, max_bytes=10**6).entries:
         assert (entry.chapter.blueprint, entry.chapter.blueprint_version) == (newer, 2)
 
 
 def test_the_end_of_a_recording_stands_at_its_end(recording: Any) -> None:
     backlog = begun(recording, max_bytes=10**6)
-    backlog.write("first", [Mark(0)])
-    backlog.end("first")
+    backlog.add_writes("first", [Mark(0)])
+    backlog.end_recording("first")
 
-    assert [entry.is_end for entry in backlog.read(0, max_bytes=10**6).entries] == [False, False, True]
+    assert [entry.is_end for entry in backlog.read_page(0, max_bytes=10**6).entries] == [False, False, True]
     with pytest.raises(KeyError):
-        backlog.write("first", [Mark(1)])
+        backlog.add_writes("first", [Mark(1)])
 
 
 @given(sizes=st.lists(st.integers(0, 5000), min_size=1, max_size=50), max_bytes=st.integers(1, 20_000))
 def test_no_more_is_kept_than_was_agreed_and_the_newest_always(kit_free: Any, sizes: list[int], max_bytes: int) -> None:
     backlog = begun(kit_free, max_bytes=max_bytes)
     for number, size in enumerate(sizes):
-        backlog.write("first", [Mark(number, size)])
+        backlog.add_writes("first", [Mark(number, size)])
     kept = numbers(backlog, backlog.start)
 
     assert kept == list(range(len(sizes) - len(kept), len(sizes)))
@@ -84,7 +84,7 @@ def test_no_more_is_kept_than_was_agreed_and_the_newest_always(kit_free: Any, si
     assert len(kept) == 1 or backlog.bytes_from(0) <= max_bytes
     assert backlog.end_position == len(sizes) + 1
     assert backlog.has_gaps("first") == (backlog.start > 0)
-    assert backlog.read(0, max_bytes=1).skipped == backlog.start
+    assert backlog.read_page(0, max_bytes=1).skipped == backlog.start
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_who_waits_is_woken_by_what_is_written(recording: Any) -> None:
     seen: list[int] = []
     reader = threading.Thread(target=lambda: seen.extend(numbers(backlog, 1, wait_s=20.0)))
     reader.start()
-    backlog.write("first", [Mark(7)])
+    backlog.add_writes("first", [Mark(7)])
     reader.join(10)
 
     assert seen == [7]

@@ -47,7 +47,7 @@ recording = Recording(
     snapshot=lambda: [],
 )
 outlets = Outlets(Settings(connections=tuple(sys.argv[1:])), live=True, log=logging.getLogger("proofstream.rerun"))
-outlets.begin(recording)
+outlets.begin_recording(recording)
 
 
 def say(text):
@@ -92,7 +92,7 @@ def test_a_kill_loses_about_a_second_and_the_rest_can_be_repaired(kit: Any, tmp_
     path, repaired = tmp_path / "proof.rrd", tmp_path / "repaired.rrd"
     code = """
 for first in range(0, 10_000_000, 1000):
-    outlets.write("first", [Rows(first)])
+    outlets.send_writes("first", [Rows(first)])
     say(first + 1000)
     time.sleep(0.05)
 """
@@ -116,7 +116,7 @@ def test_a_disk_that_is_full_is_told_once_and_counted(kit: Any, tmp_path: Path) 
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
     code = """
 for first in range(0, 40_000, 1000):
-    outlets.write("first", [Rows(first)])
+    outlets.send_writes("first", [Rows(first)])
     time.sleep(0.05)
 outlets.close(5)
 say(dict(outlets.counters()))
@@ -139,8 +139,8 @@ def test_a_file_that_cannot_be_begun_disturbs_nobody(
     full, path = tmp_path / "full.rrd", tmp_path / "proof.rrd"
     full.symlink_to("/dev/full")
     outlets = kit.outlets(f"file:{full}", f"file:{path}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 100)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 100)])
     outlets.close(5)
 
     assert kit.verify(path) == ""
@@ -152,10 +152,10 @@ def test_a_file_that_cannot_be_begun_disturbs_nobody(
 
 
 EXIT = """
-outlets.write("first", [Rows(first) for first in range(0, 100_000, 1000)])
+outlets.send_writes("first", [Rows(first) for first in range(0, 100_000, 1000)])
 say("written")
 heard()
-outlets.write("first", [Rows(first) for first in range(100_000, 200_000, 1000)])
+outlets.send_writes("first", [Rows(first) for first in range(100_000, 200_000, 1000)])
 began = time.monotonic()
 outlets.close(2.0)
 say(f"{time.monotonic() - began:.1f} {outlets.counters().get('lost_viewers', 0)}")
@@ -188,7 +188,7 @@ def test_a_viewer_of_our_server_that_is_stopped_does_not_either(kit: Any, tmp_pa
 say("begun")
 heard()
 for first in range(0, 2_000_000, 100_000):
-    outlets.write("first", [Rows(first, 100_000)])
+    outlets.send_writes("first", [Rows(first, 100_000)])
 began = time.monotonic()
 outlets.close(2.0)
 say(f"{time.monotonic() - began:.1f}")
@@ -211,16 +211,16 @@ def test_a_forked_child_writes_nothing_and_exits(kit: Any, tmp_path: Path) -> No
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
     code = """
-outlets.write("first", [Rows(0)])
+outlets.send_writes("first", [Rows(0)])
 pid = os.fork()
 if pid == 0:
-    outlets.write("first", [Rows(1000)])
+    outlets.send_writes("first", [Rows(1000)])
     outlets.tick()
-    outlets.end("first")
+    outlets.end_recording("first")
     outlets.close(5)
     sys.exit(7)
 status = os.waitpid(pid, 0)[1]
-outlets.write("first", [Rows(2000)])
+outlets.send_writes("first", [Rows(2000)])
 outlets.close(5)
 say(os.waitstatus_to_exitcode(status))
 """
@@ -241,7 +241,7 @@ import threading
 rr.init("theirs", recording_id="theirs")
 rr.save({str(theirs)!r})
 rr.set_time("step", sequence=1)
-outlets.write("first", [Rows(0)])
+outlets.send_writes("first", [Rows(0)])
 rr.log("their/value", rr.Scalars(1.0))
 outlets.close(5)
 rr.log("their/value", rr.Scalars(2.0))

@@ -27,8 +27,8 @@ folder = Path(sys.argv[1])
 outlets = Outlets(Settings(connections=[f"file:{folder / 'proof.rrd'}"]), live=True, log=logging.getLogger())
 threads = []
 for number in range(32):
-    outlets.begin(recording(str(number)))
-    outlets.end(str(number))
+    outlets.begin_recording(recording(str(number)))
+    outlets.end_recording(str(number))
     outlets.tick()
     threads.append(len(list(Path("/proc/self/task").iterdir())))
 more = "no" if threads[31] <= threads[0] else threads[31] - threads[0]
@@ -40,10 +40,10 @@ print(f"{len(list(folder.iterdir()))} files, {more} threads more")
 def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}")
-    outlets.begin(kit.recording())
+    outlets.begin_recording(kit.recording())
     for first in range(0, 100, 10):
-        outlets.write("first", [kit.Rows("values", first, 10), kit.Rows("others", first, 5)])
-    outlets.end("first")
+        outlets.send_writes("first", [kit.Rows("values", first, 10), kit.Rows("others", first, 5)])
+    outlets.end_recording("first")
     outlets.close(5)
 
     assert kit.verify(path) == ""
@@ -57,7 +57,7 @@ def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> No
 def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}")
-    outlets.begin(kit.recording())
+    outlets.begin_recording(kit.recording())
     outlets.close(5)
 
     (entry,) = RrdReader(path).recordings()
@@ -80,10 +80,10 @@ def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
     (tmp_path / "proof-2.rrd").write_text("somebody's", "ascii")
     outlets = kit.outlets(f"file:{path}")
     for name in ("first", "second", "third"):
-        outlets.begin(kit.recording(name))
-        outlets.write(name, [kit.Rows("values", 0, 7)])
+        outlets.begin_recording(kit.recording(name))
+        outlets.send_writes(name, [kit.Rows("values", 0, 7)])
     for name in ("first", "third", "second"):
-        outlets.end(name)
+        outlets.end_recording(name)
     outlets.close(5)
 
     assert (tmp_path / "proof-2.rrd").read_text("ascii") == "somebody's"
@@ -97,9 +97,9 @@ def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
 
 def test_what_is_written_into_nothing_is_passed_over(kit: Any, tmp_path: Path) -> None:
     outlets = kit.outlets(f"file:{tmp_path / 'proof.rrd'}", "serve")
-    outlets.write("never", [kit.Rows("values", 0, 1)])
-    outlets.show("never")
-    outlets.end("never")
+    outlets.send_writes("never", [kit.Rows("values", 0, 1)])
+    outlets.send_blueprint("never")
+    outlets.end_recording("never")
     outlets.tick()
     outlets.close(5)
 
@@ -110,10 +110,10 @@ def test_what_is_written_into_nothing_is_passed_over(kit: Any, tmp_path: Path) -
 def test_a_viewer_gets_everything_and_the_newest_layout(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     outlets = kit.outlets(f"127.0.0.1:{viewer.port}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 1000)])
-    outlets.show("first")
-    outlets.write("first", [kit.Rows("values", 1000, 1000)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 1000)])
+    outlets.send_blueprint("first")
+    outlets.send_writes("first", [kit.Rows("values", 1000, 1000)])
     outlets.close(5)
 
     assert outlets.counters()["reconnects"] == 0
@@ -125,7 +125,7 @@ def test_a_viewer_gets_everything_and_the_newest_layout(kit: Any, tmp_path: Path
 def test_a_viewer_may_be_named_in_several_ways(kit: Any, tmp_path: Path, form: str) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     outlets = kit.outlets(form.format(viewer.port))
-    outlets.begin(kit.recording())
+    outlets.begin_recording(kit.recording())
     outlets.close(5)
 
     assert kit.eventually(lambda: viewer.rows()["first:about, static"] == 1)
@@ -135,13 +135,13 @@ def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those
     port = kit.free_port()
     outlets = kit.outlets(f"serve:{port}")
     for name in ("first", "second"):
-        outlets.begin(kit.recording(name))
-        outlets.write(name, [kit.Rows("values", 0, 100)])
-        outlets.end(name)
-    outlets.begin(kit.recording("third"))
+        outlets.begin_recording(kit.recording(name))
+        outlets.send_writes(name, [kit.Rows("values", 0, 100)])
+        outlets.end_recording(name)
+    outlets.begin_recording(kit.recording("third"))
     with kit.reader(port, tmp_path / "late.rrd") as late:
         assert kit.eventually(lambda: late.rows()["second:values"] == 100)
-        outlets.write("third", [kit.Rows("values", 0, 30)])
+        outlets.send_writes("third", [kit.Rows("values", 0, 30)])
         assert kit.eventually(lambda: late.rows()["third:values"] == 30)
     outlets.close(5)
 
@@ -152,8 +152,8 @@ def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those
 def test_a_viewer_that_was_killed_gets_all_from_our_server_again(kit: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     outlets = kit.outlets(f"serve:{port}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 100)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 100)])
     for name in ("one.rrd", "two.rrd"):
         with kit.reader(port, tmp_path / name) as reader:
             assert kit.eventually(lambda: reader.rows()["first:values"] == 100)
@@ -197,7 +197,7 @@ def test_what_recordings_held_is_given_back_when_they_have_ended(kit: Any, tmp_p
 def test_a_file_that_somebody_took_away_is_lost(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}")
-    outlets.begin(kit.recording())
+    outlets.begin_recording(kit.recording())
     path.unlink()
     outlets.close(5)
 
@@ -216,8 +216,8 @@ def test_a_file_beside_viewers_is_complete(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}", "serve", f"127.0.0.1:{viewer.port}", f"127.0.0.1:{kit.free_port()}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 100)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 100)])
     began = time.monotonic()
     outlets.close(5)
 

@@ -15,7 +15,7 @@ import pytest
 
 from proofstream_rerun.connections import Viewer
 from proofstream_rerun.outlets.backlog import Backlog
-from proofstream_rerun.outlets.peer import Pace, PeerOutlet, State
+from proofstream_rerun.outlets.peer import Pace, PeerOutlet, PeerState
 from proofstream_rerun.outlets.probing import Answer, probe
 
 DEADLINE_S = 5.0
@@ -82,11 +82,11 @@ class Party:
             pace=QUICK,
         )
         recording = kit.recording()
-        self.backlog.begin(recording, blueprint=recording.blueprint(), opening=recording.snapshot())
+        self.backlog.begin_recording(recording, blueprint=recording.blueprint(), opening=recording.snapshot())
         self.outlet.start()
 
     def write(self, first: int, count: int) -> None:
-        self.backlog.write("first", [self.kit.Rows("values", first, count)])
+        self.backlog.add_writes("first", [self.kit.Rows("values", first, count)])
 
     def leave(self, timeout_s: float = DEADLINE_S) -> bool:
         """Leave within the deadline; returns whether the viewer got all."""
@@ -118,7 +118,7 @@ def test_nobody_is_there(kit: Any, party: Any, caplog: pytest.LogCaptureFixture)
     time.sleep(0.5)  # several attempts
 
     assert not lonely.leave()
-    assert (lonely.outlet.state, lonely.outlet.connects, lonely.outlet.was_reached) == (State.AWAY, 0, False)
+    assert (lonely.outlet.state, lonely.outlet.connects, lonely.outlet.was_reached) == (PeerState.AWAY, 0, False)
     told = [message for message in caplog.messages if "cannot be reached; it is tried again" in message]
     assert len(told) == 1
 
@@ -129,7 +129,7 @@ def test_a_peer_that_stays_silent_is_never_connected_to(kit: Any, party: Any) ->
     time.sleep(0.5)
 
     assert not lonely.leave()
-    assert (lonely.outlet.state, lonely.outlet.connects) == (State.AWAY, 0)
+    assert (lonely.outlet.state, lonely.outlet.connects) == (PeerState.AWAY, 0)
 
 
 def test_a_viewer_that_starts_late_misses_nothing(kit: Any, party: Any, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_viewer_that_was_killed_and_comes_back_is_shown_all_again(kit: Any, pa
     assert kit.eventually(lambda: first.rows()["first:values"] == 100)
     first.kill()
     watched.write(100, 100)
-    assert kit.eventually(lambda: watched.outlet.state is State.AWAY)
+    assert kit.eventually(lambda: watched.outlet.state is PeerState.AWAY)
     second = kit.viewer(tmp_path / "second.rrd", first.port)
     assert kit.eventually(lambda: second.rows()["first:values"] == 200)
     watched.write(200, 100)
@@ -197,7 +197,7 @@ def test_a_viewer_that_was_closed_is_not_waited_for(kit: Any, party: Any, tmp_pa
     began = time.monotonic()
     assert not watched.leave()
     assert time.monotonic() - began < 2
-    assert watched.outlet.state is State.AWAY
+    assert watched.outlet.state is PeerState.AWAY
 
 
 def test_a_viewer_that_is_stopped_is_sent_nothing_until_it_goes_on(kit: Any, party: Any, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_viewer_that_is_stopped_is_sent_nothing_until_it_goes_on(kit: Any, par
     watched.write(0, 100)
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
     viewer.pause()
-    assert kit.eventually(lambda: watched.outlet.state is State.ASLEEP)
+    assert kit.eventually(lambda: watched.outlet.state is PeerState.ASLEEP)
     sent = watched.outlet.sender.sent
     for first in range(100, 1100, 100):
         watched.write(first, 100)
@@ -224,7 +224,7 @@ def test_a_viewer_that_is_too_slow_lacks_some_and_a_snapshot_is_wanted(kit: Any,
     watched = party(viewer.port, max_bytes=50_000)
     assert kit.eventually(lambda: watched.outlet.was_reached)
     viewer.pause()
-    assert kit.eventually(lambda: watched.outlet.state is State.ASLEEP)
+    assert kit.eventually(lambda: watched.outlet.state is PeerState.ASLEEP)
     for first in range(0, 20_000, 1000):
         watched.write(first, 1000)
     viewer.resume()
@@ -256,7 +256,7 @@ def test_a_viewer_that_is_stopped_at_the_end_is_left_behind(
 ) -> None:
     left: list[object] = []
     # For real it would end Rerun's care at the exit of this process; that is tested in processes of their own.
-    monkeypatch.setattr("proofstream_rerun.outlets.peer.abandon", left.append)
+    monkeypatch.setattr("proofstream_rerun.outlets.peer.abandon_streams", left.append)
     viewer = kit.viewer(tmp_path / "seen.rrd")
     watched = party(viewer.port)
     watched.write(0, 100)
@@ -266,7 +266,7 @@ def test_a_viewer_that_is_stopped_at_the_end_is_left_behind(
 
     assert not watched.leave(2.0)
     assert len(left) == 1
-    assert watched.outlet.state is State.ASLEEP
+    assert watched.outlet.state is PeerState.ASLEEP
     viewer.resume()
 
 
@@ -282,8 +282,8 @@ def test_a_call_that_rerun_refuses_is_told_and_does_not_hold_up_the_others(
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"127.0.0.1:{viewer.port}", f"file:{path}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 1), Wrong(), kit.Rows("values", 1, 1)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 1), Wrong(), kit.Rows("values", 1, 1)])
     outlets.close(5)
 
     assert kit.rows_of(path)["first:values"] == 2
@@ -295,10 +295,10 @@ def test_a_call_that_rerun_refuses_is_told_and_does_not_hold_up_the_others(
 def test_a_replay_is_held_up_rather_than_that_a_viewer_lacks_something(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     outlets = kit.outlets(f"127.0.0.1:{viewer.port}", live=False, resend_mib=1)
-    outlets.begin(kit.recording())
+    outlets.begin_recording(kit.recording())
     assert kit.eventually(lambda: outlets.counters()["writes"] > 0)
     for first in range(0, 2_000_000, 10_000):
-        outlets.write("first", [kit.Rows("values", first, 10_000)])
+        outlets.send_writes("first", [kit.Rows("values", first, 10_000)])
     outlets.close(5)
 
     assert "lost_batches" not in outlets.counters()
@@ -310,9 +310,9 @@ def test_after_a_gap_the_present_state_is_said_again(kit: Any, tmp_path: Path) -
     recording = kit.recording(snapshot=lambda: [kit.Rows("state", state[0], 1)])
     port = kit.free_port()
     outlets = kit.outlets(f"127.0.0.1:{port}", resend_mib=1)
-    outlets.begin(recording)
+    outlets.begin_recording(recording)
     for first in range(0, 200_000, 10_000):
-        outlets.write("first", [kit.Rows("values", first, 10_000)])
+        outlets.send_writes("first", [kit.Rows("values", first, 10_000)])
     viewer = kit.viewer(tmp_path / "seen.rrd", port)
     state[0] = 7
     assert kit.eventually(lambda: (outlets.tick(), viewer.rows()["first:state"])[1] == 2)

@@ -59,15 +59,15 @@ def test_a_viewer_starts_late_dies_and_comes_back(kit: Any, window: Any, tmp_pat
     port = kit.free_port()
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"127.0.0.1:{port}", f"file:{path}")
-    outlets.begin(kit.recording())
-    outlets.write("first", [kit.Rows("values", 0, 100)])
+    outlets.begin_recording(kit.recording())
+    outlets.send_writes("first", [kit.Rows("values", 0, 100)])
     first = window(port)
     assert kit.eventually(lambda: lasts(port) == {"Recording:proofstream-test:first": [99]})
     first.kill()
-    outlets.write("first", [kit.Rows("values", 100, 100)])
+    outlets.send_writes("first", [kit.Rows("values", 100, 100)])
     window(port)
     assert kit.eventually(lambda: lasts(port) == {"Recording:proofstream-test:first": [199]})
-    outlets.write("first", [kit.Rows("values", 200, 100)])
+    outlets.send_writes("first", [kit.Rows("values", 200, 100)])
     assert kit.eventually(lambda: lasts(port) == {"Recording:proofstream-test:first": [299]})
     outlets.close(5)
 
@@ -82,8 +82,8 @@ def test_a_viewer_of_our_server_shows_the_recordings_and_nothing_else(kit: Any, 
     port, window_port = kit.free_port(), kit.free_port()
     outlets = kit.outlets(f"serve:{port}")
     for name in ("first", "second"):
-        outlets.begin(kit.recording(name))
-        outlets.write(name, [kit.Rows("values", 0, 100)])
+        outlets.begin_recording(kit.recording(name))
+        outlets.send_writes(name, [kit.Rows("values", 0, 100)])
     window(window_port, "--connect", f"rerun+http://127.0.0.1:{port}/proxy")
     both = {f"Recording:proofstream-test:{name}": [99] for name in ("first", "second")}
 
@@ -99,8 +99,8 @@ def test_the_viewer_that_we_start_understands_what_we_tell_it(kit: Any, tmp_path
         patch.setenv("DISPLAY", ":99")
         outlets = kit.outlets("spawn", viewer=program)
         try:
-            outlets.begin(kit.recording())
-            outlets.write("first", [kit.Rows("values", 0, 100)])
+            outlets.begin_recording(kit.recording())
+            outlets.send_writes("first", [kit.Rows("values", 0, 100)])
             outlets.close(5)
             assert kit.eventually(lambda: lasts(port) == {"Recording:proofstream-test:first": [99]})
             assert "lost_viewers" not in outlets.counters()

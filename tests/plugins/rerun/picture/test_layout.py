@@ -1,4 +1,4 @@
-"""Places and sizes: nothing overlaps, whatever the number of layers and rounds."""
+"""RecordingOutlets and sizes: nothing overlaps, whatever the number of layers and rounds."""
 
 from __future__ import annotations
 

@@ -7,16 +7,16 @@ from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.layout import Grid
 from proofstream_rerun.picture.marks import BoxGroup
 from proofstream_rerun.picture.palette import LayerState
-from proofstream_rerun.scene.walk import Walk
+from proofstream_rerun.scene.walk import WalkDrawing
 
 LAYERS = 211
 
 
 def test_a_group_is_drawn_whole_when_the_walk_leaves_it() -> None:
     canvas = Canvas(0)
-    walk = Walk(canvas, Grid(LAYERS), known=True)
+    walk = WalkDrawing(canvas, Grid(LAYERS), known=True)
     for index in reversed(range(LAYERS)):
-        walk.start(
+        walk.start_layer(
             LayerStart(
                 layer_idx=index,
                 kind=LayerKind.MatMul,
@@ -27,8 +27,8 @@ def test_a_group_is_drawn_whole_when_the_walk_leaves_it() -> None:
                 gpu_device=None,
             )
         )
-        walk.round(index, 0, 1)
-        walk.end(index, LayerState.PROVED)
+        walk.add_round(index, 0, 1)
+        walk.end_layer(index, LayerState.PROVED)
 
     groups = [track for path, track in canvas.tracks.items() if path.startswith("gkr/layers/")]
     drawn = 0
