@@ -21,13 +21,13 @@ from proofstream import (
     ProofAborted,
     ProofComplete,
     ProofEvent,
-    ProofStart,
     SessionClosed,
     SessionOpened,
     StateProgramCost,
     Timelines,
     TraceStarted,
     __version__,
+    safe_text,
 )
 from proofstream_rerun.open_recordings import Job, OpenRecording, OpenRecordings, RecordingOutlets, recording_id_of
 from proofstream_rerun.picture import texts
@@ -227,7 +227,7 @@ class Painter:
     def _begin_proof(self, proof: Proof, envelope: Envelope) -> None:
         self._proofs += 1
         job = proof.session_id, proof.job_id
-        facts = {**self._facts(*job), "proof": proof.proof_ordinal, **_facts_of(envelope.event)}
+        facts = {**self._facts(*job), "proof": proof.proof_ordinal, **_facts_of(proof)}
         recording = self._recordings.begin_recording(
             job,
             Scene(proof=proof, started_ns=proof.start_unix_nano, facts=facts),
@@ -320,20 +320,20 @@ class Painter:
     def _facts(self, session_id: str, job_id: str | None) -> dict[str, PropertyValue]:
         session = self._timelines.session(session_id)
         facts: dict[str, PropertyValue] = {
-            "session": texts.safe_text(session_id, 200),
-            "time_source": texts.safe_text(session.time_source, 40),
+            "session": safe_text(session_id),
+            "time_source": safe_text(session.time_source, 40),
             "proofstream_version": __version__,
             "rerun_version": RERUN_VERSION,
         }
         if session.opened is not None and isinstance(session.opened.event, SessionOpened):
-            facts["source"] = texts.safe_text(session.opened.event.source, 200)
+            facts["source"] = safe_text(session.opened.event.source)
         if job_id is not None:
-            facts["job"] = texts.safe_text(job_id, 200)
+            facts["job"] = safe_text(job_id)
         return facts
 
 
-def _facts_of(event: ProofEvent) -> dict[str, PropertyValue]:
-    if not isinstance(event, ProofStart):
+def _facts_of(proof: Proof) -> dict[str, PropertyValue]:
+    if proof.backend is None:
         return {}
-    model, backend = texts.safe_text(event.model_name or "not named", 200), texts.safe_text(event.backend, 200)
-    return {"model": model, "backend": backend, "layers": event.num_layers}
+    model, backend = safe_text(proof.model_name or "not named"), safe_text(proof.backend)
+    return {"model": model, "backend": backend, "layers": proof.num_layers or 0}

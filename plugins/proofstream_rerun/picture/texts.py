@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from proofstream import (
@@ -17,11 +16,12 @@ from proofstream import (
     Proof,
     ProofComplete,
     ProofStart,
-    StarkProofEnd,
     StarkProofStart,
     SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
+    reported_duration_ms,
+    safe_text,
 )
 from proofstream_rerun.picture.field import M31_PRIME, coefficients, limbs, sum_over_bits, written
 
@@ -37,20 +37,8 @@ _NS_PER_MS = 1e6
 _POWERS = ("", " x", " x²", " x³")
 
 
-def safe_text(text: str, limit: int = MAX_TEXT) -> str:
-    """What somebody else wrote, as characters that only show themselves, and not too many."""
-    shown = text if len(text) <= limit else text[: limit - 1] + "…"
-    if shown.isprintable():
-        return shown
-    return "".join(character if character.isprintable() else _stand_in(character) for character in shown)
-
-
-def _stand_in(character: str) -> str:
-    return " " if unicodedata.category(character) in {"Zs", "Cc"} else "\N{REPLACEMENT CHARACTER}"
-
-
 def in_markdown(text: str, limit: int = MAX_TEXT) -> str:
-    """The same for a place in a Markdown document."""
+    """Return third-party text made safe to show, with Markdown's own characters escaped."""
     return safe_text(text, limit).translate(_MARKUP)
 
 
@@ -72,12 +60,11 @@ def milliseconds(nanoseconds: int | None) -> str:
 
 def recording_name(proof: Proof) -> str:
     """What a proof's recording is called."""
-    event = None if proof.opened is None else proof.opened.event
     number = f"proof {proof.proof_ordinal}"
-    if not isinstance(event, ProofStart):
+    if proof.backend is None:
         return f"{number}, joined after its start"
-    model = f"{safe_text(event.model_name, 80)} on " if event.model_name else ""
-    return f"{model}{safe_text(event.backend, 80)}, {number}"
+    model = f"{safe_text(proof.model_name, 80)} on " if proof.model_name else ""
+    return f"{model}{safe_text(proof.backend, 80)}, {number}"
 
 
 def proof_started(event: ProofStart) -> str:
@@ -92,15 +79,17 @@ def proof_started(event: ProofStart) -> str:
 def proof_completed(proof: Proof, event: ProofComplete) -> str:
     """A proof ended well."""
     mode = safe_text(event.weight_binding_mode, 80)
+    duration_ms = reported_duration_ms(proof)
+    reported = "" if duration_ms is None else f"; reported: {duration_ms} ms"
     return (
-        f"proof complete in {milliseconds(proof.duration_ns)} (measured; reported: {event.duration_ms} ms), "
+        f"proof complete in {milliseconds(proof.duration_ns)} (measured{reported}), "
         f"{event.num_layer_proofs} layer proofs, {event.num_weight_openings} weight openings, weights bound: {mode}"
     )
 
 
 def proof_aborted(proof: Proof) -> str:
     """A proof ended without success."""
-    return f"proof aborted{last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given')}"
+    return f"proof aborted{last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given', MAX_TEXT)}"
 
 
 def last_place(proof: Proof) -> str:
@@ -122,7 +111,7 @@ def layer_ended(layer: Interval, event: LayerEnd) -> str:
     """A layer ended by its own end event."""
     how = _ENDINGS.get(event.kind) or f"proved by {event.kind.value}"
     return (
-        f"[{event.layer_idx}] {layer.layer_kind} {how} in {event.duration_ms} ms (reported), "
+        f"[{event.layer_idx}] {layer.layer_kind} {how}{_reported(' in', layer)}, "
         f"{layer.rounds} rounds seen, claim≈{number(event.final_claim_value_approx)}"
     )
 
@@ -130,7 +119,7 @@ def layer_ended(layer: Interval, event: LayerEnd) -> str:
 def layer_left(layer: Interval) -> str:
     """A layer ended otherwise."""
     if layer.aborted_reason is not None:
-        return f"[{layer.key}] {layer.layer_kind} aborted: {safe_text(layer.aborted_reason)}"
+        return f"[{layer.key}] {layer.layer_kind} aborted: {safe_text(layer.aborted_reason, MAX_TEXT)}"
     return f"[{layer.key}] {layer.layer_kind}: its end was not seen"
 
 
@@ -139,10 +128,10 @@ def opening_started(event: WeightOpeningStart) -> str:
     return f"opening weight {event.weight_node_id}: a point with {event.eval_point_len} coordinates"
 
 
-def opening_ended(event: WeightOpeningEnd) -> str:
+def opening_ended(opening: Interval, event: WeightOpeningEnd) -> str:
     """The opening of a weight commitment ended."""
     commitment = safe_text(event.commitment_hex, 40)
-    return f"opened weight {event.weight_node_id} in {event.duration_ms} ms (reported), commitment {commitment}"
+    return f"opened weight {event.weight_node_id}{_reported(' in', opening)}, commitment {commitment}"
 
 
 def binding_started(event: AggregatedBindingStart) -> str:
@@ -150,10 +139,10 @@ def binding_started(event: AggregatedBindingStart) -> str:
     return f"binding {event.num_claims} claims on {event.num_matrices} matrices at once"
 
 
-def binding_ended(event: AggregatedBindingEnd) -> str:
+def binding_ended(binding: Interval, event: AggregatedBindingEnd) -> str:
     """The weight binding ended."""
     felts = event.estimated_calldata_felts
-    return f"claims bound in {event.duration_ms} ms (reported), about {felts:,} field elements of calldata"
+    return f"claims bound{_reported(' in', binding)}, about {felts:,} field elements of calldata"
 
 
 def stark_started(event: StarkProofStart) -> str:
@@ -164,16 +153,22 @@ def stark_started(event: StarkProofStart) -> str:
     )
 
 
-def stark_ended(event: StarkProofEnd) -> str:
+def stark_ended(stark: Interval) -> str:
     """The unified STARK ended."""
-    return f"STARK ended after {event.duration_ms} ms (reported)"
+    return f"STARK ended{_reported(' after', stark)}"
+
+
+def _reported(preposition: str, interval: Interval) -> str:
+    """Return the reported duration as the end of a phrase; nothing if the producer reported none."""
+    duration_ms = reported_duration_ms(interval)
+    return "" if duration_ms is None else f"{preposition} {duration_ms} ms (reported)"
 
 
 def part_left(part: Interval) -> str:
     """A weight opening, weight binding or STARK ended without an end event."""
     name = part.kind.value.replace("_", " ")
     key = "" if part.key is None else f" of weight {part.key}"
-    return f"{name}{key}: {safe_text(part.aborted_reason or 'its end was not seen')}"
+    return f"{name}{key}: {safe_text(part.aborted_reason or 'its end was not seen', MAX_TEXT)}"
 
 
 def events_lost(event: EventsLost) -> str:
@@ -186,7 +181,7 @@ def plugin_trouble(event: PluginHealth) -> str:
     """A plugin does not work, or its lane dropped events."""
     said = [f"plugin {safe_text(event.plugin, 60)} is {safe_text(event.status, 20)}"]
     if event.reason:
-        said.append(safe_text(event.reason))
+        said.append(safe_text(event.reason, MAX_TEXT))
     dropped = sum(event.dropped.values())
     if dropped:
         said.append(f"{dropped:,} events dropped")
@@ -203,7 +198,7 @@ def _standing(proof: Proof | None) -> str:
     if proof is None:
         return "Events of a session outside of any proof"
     announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
-    layers = f"{proof.layers_closed + proof.layers_superseded}{announced} layers, {proof.rounds} rounds"
+    layers = f"{proof.layers_left_behind}{announced} layers, {proof.rounds} rounds"
     if proof.is_open:
         return "Proof running"
     if proof.aborted_reason is not None:
@@ -223,8 +218,12 @@ def round_document(event: SumcheckRound) -> str:
     return (
         f"{title}| | element of QM31 |\n|---|---|\n{rows}| **p(0) + p(1)** | **{written(total)}** |\n\n"
         f"First limb of p(0) + p(1) over p: {total[0] / M31_PRIME:.6f} (derived); "
-        f"claim as reported: {number(event.claim_value_approx)}."
+        f"claim {_claim(event)}."
     )
+
+
+def _claim(event: SumcheckRound) -> str:
+    return "not reported" if event.claim_value_approx is None else f"as reported: {number(event.claim_value_approx)}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
-from proofstream_rerun.picture import palette, texts
+from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices, safe_text
+from proofstream_rerun.picture import palette
 from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import Look, Numbers
 
@@ -48,14 +48,14 @@ class DevicePlots:
     def _introduce(self, snapshot: GpuSnapshot) -> None:
         number = snapshot.device_id
         self._reported[number] = f"gpu_{number}"
-        text = f"device {number}: {texts.safe_text(snapshot.device_name, 80)} (reported)"
+        text = f"device {number}: {safe_text(snapshot.device_name, 80)} (reported)"
         self._canvas.add_log_line("logs/gpu", text, "INFO")
 
     def _draw_report(self, event: GpuStatus, snapshot: GpuSnapshot) -> None:
         number = snapshot.device_id
         name = self._reported[number]
         utilization, free = self._figures.utilization(event, snapshot), self._figures.free_memory_bytes(snapshot)
-        if utilization is not None and 0 <= utilization <= 1:
+        if utilization is not None:
             self._plot(f"gpu/reported/utilization/{name}", utilization, f"{name} (reported)", number)
         if free is not None:
             self._plot(f"gpu/reported/free_gib/{name}", free / _GIB, f"{name} free (reported)", number)
@@ -76,9 +76,9 @@ class DevicePlots:
         color = list(self._measured).index(reading.id)
         if self._states.get(name) != reading.state:
             self._states[name] = reading.state
-            product = texts.safe_text(reading.name or reading.id, 80)
+            product = safe_text(reading.name or reading.id, 80)
             level = "INFO" if reading.state == "ok" else "WARN"
-            text = f"{name}: {product} is {texts.safe_text(reading.state, 20)} (measured)"
+            text = f"{name}: {product} is {safe_text(reading.state, 20)} (measured)"
             self._canvas.add_log_line("logs/gpu", text, level)
         if reading.utilization is not None:
             self._plot(f"gpu/utilization/{name}", reading.utilization, f"{name} (measured)", color)

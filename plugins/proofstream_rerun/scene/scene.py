@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from proofstream import (
     AttentionHeatmap,
     CircuitCompiled,
@@ -29,6 +31,8 @@ from proofstream import (
     StateProgramCost,
     SumcheckRound,
     TraceStarted,
+    reported_claim,
+    safe_text,
 )
 from proofstream_rerun.picture import layout, palette, texts
 from proofstream_rerun.picture.canvas import Canvas
@@ -164,8 +168,8 @@ class Scene:
     def set_trace(self, event: TraceStarted) -> None:
         """The proof has a trace."""
         self.properties["trace"] = {
-            "trace_id": texts.safe_text(event.trace_id, 32),
-            "span_id": texts.safe_text(event.span_id, 16),
+            "trace_id": safe_text(event.trace_id, 32),
+            "span_id": safe_text(event.span_id, 16),
             "sampled": event.sampled,
         }
         self._show_status()
@@ -265,13 +269,20 @@ class Scene:
     def _round(self, event: SumcheckRound) -> None:
         if self.grid.has_room(event.layer_idx):
             self.grid.walk.add_round(event.layer_idx, event.round, event.total_rounds)
-            self.canvas.add_row("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
-            self._latest_round = event
+            shown = self._latest_round = self._without_placeholder(event)
+            self.canvas.add_row("gkr/rounds", shown, _ROUNDS, keep=_KEPT_ROUNDS)
+
+    def _without_placeholder(self, event: SumcheckRound) -> SumcheckRound:
+        """Return the round, without a claim that its producer made up."""
+        if event.claim_value_approx is None:
+            return event
+        layer = None if self.proof is None else self.proof.open_layers.get(event.layer_idx)
+        return replace(event, claim_value_approx=None) if reported_claim(event, layer) is None else event
 
     # Text
 
     def _log(self, event: Log) -> None:
-        self.canvas.add_log_line("logs/proof", texts.safe_text(event.message), palette.LEVELS[event.level])
+        self.canvas.add_log_line("logs/proof", safe_text(event.message, texts.MAX_TEXT), palette.LEVELS[event.level])
 
     def _lost(self, event: EventsLost) -> None:
         self.canvas.add_log_line("logs/host", texts.events_lost(event), "WARN")
@@ -303,6 +314,6 @@ class Scene:
             return
         layer = self.grid.walk.layer_at(last.key)
         x, _, z = layer.place
-        label = f"aborted{texts.last_place(proof)}: {texts.safe_text(proof.aborted_reason or '', 120)}"
+        label = f"aborted{texts.last_place(proof)}: {safe_text(proof.aborted_reason or '', 120)}"
         points = Points([(x, layout.above(layer.kind, layer.cost), z)], [label], palette.ABORTED)
         self.canvas.add_row("gkr/aborted", points, _ABORT)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from proofstream import StateBytesMoved, StateProgramCost
+from proofstream import StateBytesMoved, StateProgramCost, safe_text
 from proofstream_rerun.picture import palette, texts
 from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import PLAIN, BarRow, Document, Look, Numbers
@@ -62,7 +62,7 @@ class StateCostDrawing:
         program.moved += event.bytes
         self._is_stale = True
         color = palette.SERIES_COLORS[program.place % len(palette.SERIES_COLORS)]
-        look = Look("steps", (f"{texts.safe_text(program.program, 60)}, bytes so far (derived)",), (color,))
+        look = Look("steps", (f"{safe_text(program.program, 60)}, bytes so far (derived)",), (color,))
         path = f"state/moved/{_word(program.program)}_{program.place}"
         self._canvas.add_row(path, Numbers((float(program.moved),)), look, keep=_KEPT)
 

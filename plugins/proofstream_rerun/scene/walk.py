@@ -126,7 +126,7 @@ class WalkDrawing:
         """Show which devices are at no layer."""
         idle = [device for device, shown in self._devices.items() if shown is not None]
         for layer in active:
-            event = None if layer.opened is None else layer.opened.event
+            event = layer.start_event
             if isinstance(event, LayerStart) and event.gpu_device in idle:
                 idle.remove(event.gpu_device)
         for device in idle:

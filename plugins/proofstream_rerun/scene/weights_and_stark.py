@@ -12,6 +12,7 @@ from proofstream import (
     StarkProofStart,
     WeightOpeningEnd,
     WeightOpeningStart,
+    reported_duration_ms,
 )
 from proofstream_rerun.picture import palette, texts
 from proofstream_rerun.picture.canvas import KEPT_LINES, Canvas
@@ -50,15 +51,16 @@ class WeightsAndStark:
         count = self._open[part.kind] = max(0, self._open.get(part.kind, 0) - 1)
         if count == 0:
             self._canvas.add_row(lane, StateChange(None), PLAIN, keep=_KEPT_STATES)
-        text = _ending(event) if part.end_seen else None
+        text = _ending(part, event) if part.end_seen else None
         if text is not None:
             self._canvas.add_log_line(log, text, "INFO")
         else:
             self._canvas.add_log_line(
                 log, texts.part_left(part), "ERROR" if part.aborted_reason is not None else "WARN"
             )
-        if isinstance(event, AggregatedBindingEnd) and part.end_seen:
-            self._canvas.add_row("proof/binding_ms", Numbers((float(event.duration_ms),)), _BINDING, keep=KEPT_LINES)
+        duration_ms = reported_duration_ms(part)
+        if isinstance(event, AggregatedBindingEnd) and duration_ms is not None:
+            self._canvas.add_row("proof/binding_ms", Numbers((float(duration_ms),)), _BINDING, keep=KEPT_LINES)
 
 
 def _beginning(event: ProofEvent) -> str | None:
@@ -73,13 +75,13 @@ def _beginning(event: ProofEvent) -> str | None:
             return None
 
 
-def _ending(event: ProofEvent) -> str | None:
+def _ending(part: Interval, event: ProofEvent) -> str | None:
     match event:
         case WeightOpeningEnd():
-            return texts.opening_ended(event)
+            return texts.opening_ended(part, event)
         case AggregatedBindingEnd():
-            return texts.binding_ended(event)
+            return texts.binding_ended(part, event)
         case StarkProofEnd():
-            return texts.stark_ended(event)
+            return texts.stark_ended(part)
         case _:
             return None
