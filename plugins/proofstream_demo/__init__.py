@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofstream import Command, SourceType, hookimpl
-from proofstream_demo.source import MODELS, SCHEME, open_demo
+from proofstream_demo.request import MODELS, SCHEME
+from proofstream_demo.source import open_demo
 
 
 class DemoPlugin:

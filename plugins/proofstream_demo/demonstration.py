@@ -10,7 +10,7 @@ from proofstream_demo.field import centred
 from proofstream_demo.models import Example, digits, transformer
 from proofstream_demo.proof import Proof, ProofRejected
 from proofstream_demo.prover import prove_watched
-from proofstream_demo.source import DemoRequest
+from proofstream_demo.request import DemoRequest
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 

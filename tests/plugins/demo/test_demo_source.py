@@ -27,7 +27,8 @@ from proofstream import (
 from proofstream.testing import FixedClock
 from proofstream_demo import DemoPlugin, demonstration, walk
 from proofstream_demo.proof import ProofRejected
-from proofstream_demo.source import DemoRequest, open_demo, parse
+from proofstream_demo.request import DemoRequest, parse_request
+from proofstream_demo.source import open_demo
 
 
 class FakeSession:
@@ -176,8 +177,8 @@ def test_a_proof_that_does_not_verify_is_aborted_and_never_complete(monkeypatch:
 
 
 def test_a_request_has_its_defaults() -> None:
-    assert parse(request("demo:digits")) == DemoRequest(model="digits", pace_s=2.5, sample=0)
-    assert parse(request("demo:transformer?pace=1.5")) == DemoRequest(model="transformer", pace_s=1.5)
+    assert parse_request(request("demo:digits")) == DemoRequest(model="digits", pace_s=2.5, sample=0)
+    assert parse_request(request("demo:transformer?pace=1.5")) == DemoRequest(model="transformer", pace_s=1.5)
 
 
 @pytest.mark.parametrize(
