@@ -23,7 +23,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "plugins")]
 from proofstream import GpuReading, GpuTelemetry, LayerKind, open_session  # noqa: E402 - found by the line above
 from proofstream.testing import RecordingPlugin  # noqa: E402
 from proofstream_gpu import GpuPlugin  # noqa: E402
-from proofstream_gpu.nvml import DriverUnavailable, Nvml  # noqa: E402
+from proofstream_gpu.driver import DriverUnavailable  # noqa: E402
+from proofstream_gpu.nvml import Nvml  # noqa: E402
 from proofstream_gpu.watch import Watch  # noqa: E402
 
 DEADLINE_S = 170

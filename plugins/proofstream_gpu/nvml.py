@@ -13,9 +13,9 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from proofstream_gpu.driver import DriverUnavailable, FoundDevice
 from proofstream_gpu.figures import Answer, Identity, NoAnswer, RawMemory, RawReading
 
 VENDOR = "NVIDIA"
@@ -39,18 +39,6 @@ _WHY_NOT = {
     _LIBRARY_NOT_FOUND: "there is no NVIDIA driver on this machine (libnvidia-ml.so.1 was not found)",
     _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
 }
-
-
-class DriverUnavailable(Exception):
-    """The driver cannot be used; the message says why in one line."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """A device, and the driver's handle of it."""
-
-    identity: Identity
-    handle: Any
 
 
 _drivers: weakref.WeakSet[Nvml] = weakref.WeakSet()
@@ -112,7 +100,7 @@ class Nvml:
         self._with_xids.clear()
         self._by_handle.clear()
 
-    def discover(self) -> list[Found]:
+    def discover(self) -> list[FoundDevice]:
         """All GPUs and their MIG instances. What cannot be opened hides no other and is named in `unopened`.
 
         Raises:
@@ -127,7 +115,7 @@ class Nvml:
             count = int(lib.nvmlDeviceGetCount())
         except lib.NVMLError as error:
             raise DriverUnavailable(f"the NVIDIA driver does not count its GPUs: {_text(error)}") from None
-        found: list[Found] = []
+        found: list[FoundDevice] = []
         for index in range(count):
             try:
                 gpu = self._identify(lib.nvmlDeviceGetHandleByIndex(index), index, version)
@@ -138,9 +126,9 @@ class Nvml:
         self._listen(found)
         return found
 
-    def _identify(self, handle: Any, index: int, version: str | None, parent_id: str | None = None) -> Found:
+    def _identify(self, handle: Any, index: int, version: str | None, parent_id: str | None = None) -> FoundDevice:
         lib = self._lib
-        return Found(
+        return FoundDevice(
             identity=Identity(
                 id=lib.nvmlDeviceGetUUID(handle),
                 parent_id=parent_id,
@@ -152,7 +140,7 @@ class Nvml:
             handle=handle,
         )
 
-    def _instances(self, gpu: Found) -> Iterator[Found]:
+    def _instances(self, gpu: FoundDevice) -> Iterator[FoundDevice]:
         """The MIG instances of a GPU. Their slots may have gaps."""
         lib = self._lib
         try:
@@ -175,7 +163,7 @@ class Nvml:
             return None
         return None if word.strip() in ("", "[N/A]", "N/A") else word
 
-    def _listen(self, found: list[Found]) -> None:
+    def _listen(self, found: list[FoundDevice]) -> None:
         """Have the driver tell of critical errors. They cannot be asked for afterwards."""
         lib = self._lib
         for device in found:
@@ -208,7 +196,7 @@ class Nvml:
                 taken.append((device_id, int(event.eventData)))
         return taken
 
-    def read(self, device: Found) -> RawReading:
+    def read(self, device: FoundDevice) -> RawReading:
         """Ask a device for everything. A MIG instance is asked for what is its own: the rest is the whole GPU's."""
         lib, handle, whole = self._lib, device.handle, device.identity.parent_id is None
 

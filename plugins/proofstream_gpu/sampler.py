@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from proofstream import GpuTelemetry
-from proofstream_gpu.nvml import DriverUnavailable
+from proofstream_gpu.driver import DriverUnavailable
 from proofstream_gpu.watch import Watch
 
 _LEAST_APART_S = 0.1

@@ -12,33 +12,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from proofstream import GpuReading, GpuTelemetry
-from proofstream_gpu.figures import Answer, Identity, NoAnswer, RawReading, lost_reading, to_reading
-from proofstream_gpu.nvml import DriverUnavailable, Found
+from proofstream_gpu.driver import Driver, DriverUnavailable, FoundDevice
+from proofstream_gpu.figures import Answer, Identity, NoAnswer, lost_reading, to_reading
 
 _MOST_RETRIES_APART = 60
-
-
-class Driver(Protocol):
-    """What the watch needs of a driver; see `Nvml`."""
-
-    unopened: list[str]
-
-    def open(self) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-    def discover(self) -> list[Found]: ...  # noqa: D102
-    def read(self, device: Found) -> RawReading: ...  # noqa: D102
-    def counts_xids(self, device_id: str) -> bool: ...  # noqa: D102
-    def take_xids(self) -> list[tuple[str, int]]: ...  # noqa: D102
 
 
 @dataclass(slots=True)
 class _Watched:
     """A device that is watched."""
 
-    found: Found
+    found: FoundDevice
     is_lost: bool = False
     xid_errors: int = 0
     told: set[str] = field(default_factory=set[str])
@@ -187,7 +174,7 @@ class Watch:
         except DriverUnavailable as error:
             self._log.debug("%s", error)
 
-    def _take_stock(self, found: Sequence[Found]) -> None:
+    def _take_stock(self, found: Sequence[FoundDevice]) -> None:
         """Take over what was found. What is lost may have come back: reading it will tell."""
         chosen = {one.identity.id for one in found if self._is_wanted(one.identity)}
         there = {one.identity.id: one for one in found if {one.identity.id, one.identity.parent_id} & chosen}
@@ -213,7 +200,7 @@ class Watch:
         number = str(identity.index) if identity.parent_id is None else None
         return not self._wanted or any(want == number or identity.id.startswith(want) for want in self._wanted)
 
-    def _why_none(self, found: Sequence[Found]) -> str:
+    def _why_none(self, found: Sequence[FoundDevice]) -> str:
         if found:
             there = ", ".join(one.identity.label for one in found)
             return f"gpu.devices: none of {', '.join(self._wanted)} is there; there is {there}"

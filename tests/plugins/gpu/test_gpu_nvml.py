@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from proofstream import GpuReading
+from proofstream_gpu.driver import DriverUnavailable
 from proofstream_gpu.figures import to_reading
-from proofstream_gpu.nvml import DriverUnavailable, Nvml
+from proofstream_gpu.nvml import Nvml
 from proofstream_gpu.watch import Watch
 
 OpenWatch = Callable[..., Watch]

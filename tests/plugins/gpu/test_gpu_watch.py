@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proofstream import GpuReading
-from proofstream_gpu.nvml import DriverUnavailable
+from proofstream_gpu.driver import DriverUnavailable
 from proofstream_gpu.watch import Watch
 
 OpenWatch = Callable[..., Watch]
