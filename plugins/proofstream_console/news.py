@@ -10,7 +10,7 @@ from proofstream import LogLevel, PluginHealth
 from proofstream_console.pace import Bucket, Throttle
 
 if TYPE_CHECKING:
-    from proofstream_console.summaries import ProofSummary
+    from proofstream_console.proof_summary import ProofSummary
 
 MAX_WAITING = 256
 """News of one urgency that wait to be shown."""

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import IO
 
-from proofstream_console.text import ASCII_FORMS
+from proofstream_console.formats import ASCII_FORMS
 
 MAX_BACKLOG_BYTES = 2**20
 """What is kept for a stream that takes nothing."""

@@ -8,15 +8,15 @@ from typing import IO, Any, Protocol, cast
 
 from rich.console import Console
 
-from proofstream_console.live import LiveFace
+from proofstream_console.closing_report import report
+from proofstream_console.live_face import LiveFace
+from proofstream_console.live_view import LiveView
 from proofstream_console.news import Reporter
 from proofstream_console.output import Output
 from proofstream_console.pace import Throttle
-from proofstream_console.plain import PlainFace
-from proofstream_console.report import report
+from proofstream_console.plain_face import PlainFace
+from proofstream_console.run_summary import RunSummary
 from proofstream_console.settings import Settings, read_settings
-from proofstream_console.summary import Model
-from proofstream_console.view import LiveView
 
 _PLAIN_WIDTH = 100
 
@@ -56,7 +56,7 @@ def open_screen(
         return None
     output = Output(target)
     in_place = draws_in_place(settings, output, environ)
-    model = Model(
+    model = RunSummary(
         clock=clock,
         live=live,
         max_recent=settings.max_proofs,
@@ -103,7 +103,7 @@ class Screen:
 
     def __init__(
         self,
-        model: Model,
+        model: RunSummary,
         face: Face,
         output: Output,
         console: Console,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from proofstream import Interval, PluginHealth
-from proofstream_console.devices import Device, Devices, MeasuredDevice
-from proofstream_console.states import StateCircuit, StateProgram
-from proofstream_console.summaries import NOT_WORKING, ProofSummary
-from proofstream_console.text import DOT, count, counted, duration, memory, percent, safe_text, size
+from proofstream_console.device_summary import DeviceFigures, DeviceSummary, MeasuredDevice
+from proofstream_console.formats import DOT, count, counted, duration, memory, percent, safe_text, size
+from proofstream_console.proof_summary import NOT_WORKING, ProofSummary
+from proofstream_console.state_summary import StateCircuitSummary, StateProgramSummary
 
 MAX_NAME = 60
 MAX_MESSAGE = 500
@@ -105,7 +105,7 @@ def unknown_kinds(counts: Mapping[str, int]) -> str:
     return f"{counted(sum(counts.values()), 'event')} of a kind that nobody declared: {kinds}"
 
 
-def device_lines(devices: Devices, *, whole_run: bool = False) -> Iterator[str]:
+def device_lines(devices: DeviceSummary, *, whole_run: bool = False) -> Iterator[str]:
     """One line for each device: what is measured, of now or of the whole run, else what is reported."""
     for measured in devices.measured:
         yield _measured_line(measured, _busy_then(measured) if whole_run else _busy_now(measured))
@@ -140,7 +140,7 @@ def _memory_of(used: int | None, total: int | None) -> list[str]:
     return [f"{memory(used)} of {memory(total)} memory" if total is not None else f"{memory(used)} memory"]
 
 
-def _reported_line(device: Device) -> str:
+def _reported_line(device: DeviceFigures) -> str:
     """One line for a device; all of it is what the producer reports."""
     said = [safe_text(device.name, MAX_NAME) if device.name else f"device {device.device_id}"]
     if device.memory_bytes is not None:
@@ -150,17 +150,17 @@ def _reported_line(device: Device) -> str:
     return f" {DOT} ".join(said) + " (reported)"
 
 
-def state_circuit(circuit: StateCircuit) -> str:
+def state_circuit(circuit: StateCircuitSummary) -> str:
     """The name of a state circuit and its convention, since its bytes mean nothing without that."""
     return f"{safe_text(circuit.name, MAX_NAME)}, {state_convention(circuit)}"
 
 
-def state_convention(circuit: StateCircuit) -> str:
+def state_convention(circuit: StateCircuitSummary) -> str:
     """Under which convention its states are counted."""
     return f"convention {safe_text(circuit.convention, MAX_NAME)}"
 
 
-def state_costs(circuit: StateCircuit) -> str:
+def state_costs(circuit: StateCircuitSummary) -> str:
     """One line for what each program of a state circuit writes for one sequence."""
     layers = "" if circuit.recurrent_layers is None else f", {counted(circuit.recurrent_layers, 'recurrent layer')}"
     costs = "; ".join(
@@ -170,7 +170,7 @@ def state_costs(circuit: StateCircuit) -> str:
     return f"{costs} (derived; {state_circuit(circuit)}{layers})" if costs else state_circuit(circuit) + layers
 
 
-def state_now(circuit: StateCircuit) -> Iterator[str]:
+def state_now(circuit: StateCircuitSummary) -> Iterator[str]:
     """The parts of one line for a state circuit, the least important last."""
     costs, total = circuit.costs, circuit.total
     if costs:
@@ -183,7 +183,7 @@ def state_now(circuit: StateCircuit) -> Iterator[str]:
     yield safe_text(circuit.name, MAX_NAME)
 
 
-def bandwidth(program: StateProgram) -> str:
+def bandwidth(program: StateProgramSummary) -> str:
     """What runs wrote per second, or nothing if that is not known."""
     return "" if program.bytes_per_s is None else f"{size(program.bytes_per_s)}/s"
 

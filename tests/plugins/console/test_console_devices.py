@@ -18,9 +18,9 @@ from proofstream import (
 )
 from proofstream.testing import envelopes
 from proofstream_console import words
-from proofstream_console.devices import MAX_DEVICES
+from proofstream_console.device_summary import MAX_DEVICES
 from proofstream_console.news import PluginTrouble
-from proofstream_console.summary import Model
+from proofstream_console.run_summary import RunSummary
 
 GIB = 2**30
 START = ProofStart(model_name=None, backend="gpu", num_layers=1, input_shape=(1, 1), output_shape=(1, 1))
@@ -49,8 +49,8 @@ def used(busy: float, gib: int, **figures: Any) -> GpuTelemetry:
     )
 
 
-def fed(*events: ProofEvent) -> Model:
-    model = Model(clock=lambda: 0.0)
+def fed(*events: ProofEvent) -> RunSummary:
+    model = RunSummary(clock=lambda: 0.0)
     model.feed(tuple(envelopes(events, close=False)[1:]))
     return model
 

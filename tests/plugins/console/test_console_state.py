@@ -13,11 +13,11 @@ from rich.console import Console
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
-from proofstream_console.report import report
-from proofstream_console.states import MAX_CIRCUITS, MAX_PROGRAMS
-from proofstream_console.summary import Model
-from proofstream_console.text import size
-from proofstream_console.view import LiveView
+from proofstream_console.closing_report import report
+from proofstream_console.formats import size
+from proofstream_console.live_view import LiveView
+from proofstream_console.run_summary import RunSummary
+from proofstream_console.state_summary import MAX_CIRCUITS, MAX_PROGRAMS
 
 MIB = 2**20
 GIB = 2**30
@@ -56,19 +56,19 @@ def moved(program: str = "slot_zero", sequences: int = 8, *, timed_ns: int = 0, 
     return ps.StateBytesMoved(**fields | changes)
 
 
-def fed(*events: ps.ProofEvent, clock: float = 0.0) -> Model:
-    model = Model(clock=lambda: clock)
+def fed(*events: ps.ProofEvent, clock: float = 0.0) -> RunSummary:
+    model = RunSummary(clock=lambda: clock)
     model.feed(tuple(envelopes(events, close=False)))
     return model
 
 
-def shown(model: Model, width: int = 100) -> list[str]:
+def shown(model: RunSummary, width: int = 100) -> list[str]:
     out = io.StringIO()
     Console(file=out, width=width, no_color=True, highlight=False).print(report(model, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def live_line(model: Model, width: int) -> str:
+def live_line(model: RunSummary, width: int) -> str:
     lines = [line.plain for line in LiveView(model, max_layers=4, max_proofs=4).lines(width=width, height=24)]
     found = [line for line in lines if line.startswith("state")]
     assert len(found) <= 1
@@ -189,7 +189,7 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_derived_events_are_none_of_the_producers() -> None:
     plain, priced = fed(START, COMPLETE), fed(START, COMPLETE, cost(), moved())
     assert priced.totals == plain.totals
-    alone = Model(clock=lambda: 0.0)
+    alone = RunSummary(clock=lambda: 0.0)
     alone.feed(tuple(envelopes([cost(), moved()], close=False)[1:]))
     assert not alone.was_opened
     assert alone.is_empty
@@ -197,7 +197,7 @@ def test_derived_events_are_none_of_the_producers() -> None:
 
 def test_an_engine_that_runs_beside_a_silent_proof_does_not_hide_the_silence() -> None:
     now = [0.0]
-    model = Model(clock=lambda: now[0])
+    model = RunSummary(clock=lambda: now[0])
     items = envelopes([START, ps.StateProgramRun(program="slot_zero", sequences=1)], close=False)
     model.feed(tuple(items[:-1]))
     now[0] = 60.0

@@ -34,7 +34,7 @@ from proofstream import (
 )
 from proofstream.testing import envelopes
 from proofstream_console.news import LogLine, ProofEnded, ProofOpened, Reporter
-from proofstream_console.summary import Model
+from proofstream_console.run_summary import RunSummary
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 Streams = Callable[..., tuple[Envelope, ...]]
@@ -50,8 +50,8 @@ class Clock:
         return self.now
 
 
-def new_model(**settings: Any) -> Model:
-    return Model(clock=settings.pop("clock", Clock()), **settings)
+def new_model(**settings: Any) -> RunSummary:
+    return RunSummary(clock=settings.pop("clock", Clock()), **settings)
 
 
 def proof_start(model_name: str | None = "mlp", num_layers: int = 2) -> ProofStart:
@@ -92,7 +92,7 @@ def one_round(index: int) -> SumcheckRound:
     )
 
 
-def feed(model: Model, *events: ProofEvent, session_id: str = "s", close: bool = False) -> None:
+def feed(model: RunSummary, *events: ProofEvent, session_id: str = "s", close: bool = False) -> None:
     model.feed(tuple(envelopes(events, session_id=session_id, close=close)))
 
 

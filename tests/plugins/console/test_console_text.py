@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from proofstream_console.text import ASCII_FORMS, duration, percent, safe_text
+from proofstream_console.formats import ASCII_FORMS, duration, percent, safe_text
 
 
 @pytest.mark.parametrize(

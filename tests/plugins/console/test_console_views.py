@@ -32,9 +32,9 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin
-from proofstream_console.report import report
-from proofstream_console.summary import Model
-from proofstream_console.view import LiveView
+from proofstream_console.closing_report import report
+from proofstream_console.live_view import LiveView
+from proofstream_console.run_summary import RunSummary
 
 Streams = Callable[..., tuple[Envelope, ...]]
 
@@ -85,19 +85,19 @@ PROOF_COMPLETE = ProofComplete(
 )
 
 
-def fed(*events: ProofEvent, **settings: Any) -> Model:
-    model = Model(clock=settings.pop("clock", Clock()), **settings)
+def fed(*events: ProofEvent, **settings: Any) -> RunSummary:
+    model = RunSummary(clock=settings.pop("clock", Clock()), **settings)
     model.feed(tuple(envelopes(events, session_id="s", close=False)))
     return model
 
 
-def view_of(model: Model, *, width: int = 80, height: int = 24, max_layers: int = 8) -> list[str]:
+def view_of(model: RunSummary, *, width: int = 80, height: int = 24, max_layers: int = 8) -> list[str]:
     return [
         line.plain for line in LiveView(model, max_layers=max_layers, max_proofs=20).lines(width=width, height=height)
     ]
 
 
-def report_of(model: Model, width: int = 80) -> str:
+def report_of(model: RunSummary, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False, color_system=None)
     with console.capture() as capture:
         console.print(report(model, width=width))
@@ -155,7 +155,7 @@ def test_live_view_names_what_it_has_no_room_for() -> None:
 
 
 def test_live_view_of_many_proofs_at_once() -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     for number in range(30):
         events = [proof_start(f"model-{number}"), layer_start(1)]
         model.feed(tuple(envelopes(events, session_id=f"s{number}", close=False)))
@@ -165,7 +165,7 @@ def test_live_view_of_many_proofs_at_once() -> None:
 
 
 def test_live_view_does_not_shrink_between_layers() -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     view = LiveView(model, max_layers=8, max_proofs=20)
     model.feed(tuple(envelopes([proof_start(), layer_start(1, gpu=0), layer_start(0, gpu=1)], close=False)))
     tall = len(view.lines(width=80, height=24))
@@ -177,7 +177,7 @@ def test_live_view_does_not_shrink_between_layers() -> None:
 
 
 def test_report_of_a_complete_proof(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     stream = streams("smollm2-135m-cpu")
     trace = TraceStarted(proof=0, trace_id="4bf92f3577b34da6a3ce929d0e0e4736", span_id="0" * 16, sampled=True)
     model.feed(stream)
@@ -210,7 +210,7 @@ Slowest layers
 
 
 def test_report_names_the_aborted_proof_and_where_it_died(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("aborted-then-next"))
     said = report_of(model, width=100)
     assert said.startswith("✗ 2 proofs: 1 complete, 1 aborted\n")
@@ -221,24 +221,24 @@ def test_report_names_the_aborted_proof_and_where_it_died(streams: Streams) -> N
 
 
 def test_report_counts_losses_and_refusals(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("ws-job-frames-lagged"))
     assert "lost     17 events" in report_of(model)
     assert "job 6f1c2f0e-2a4e-4b61-9a57-0d3a7d1f7c11" in report_of(model, width=120)
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("malformed"))
     assert "refused  5 lines" in report_of(model)
 
 
 def test_report_says_where_ends_were_not_seen(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("endless-and-holes"))
     said = report_of(model)
     assert "15 of 17, 2 of them without an end event" in said
 
 
 def test_report_of_a_stark_proof_alone(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("stark-without-proof"))
     said = report_of(model)
     assert said.startswith("No proof was seen.")
@@ -253,12 +253,12 @@ def test_report_when_the_end_was_not_awaited() -> None:
 
 
 def test_report_when_nothing_came() -> None:
-    assert report_of(Model(clock=Clock())) == "Nothing was received."
+    assert report_of(RunSummary(clock=Clock())) == "Nothing was received."
     assert report_of(fed()) == "Nothing was received."
 
 
 def test_report_tells_how_times_came_to_be(streams: Streams) -> None:
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(streams("aborted-then-next", time_source="arrival"))
     assert "times    stamped on arrival" in report_of(model)
 
@@ -269,7 +269,7 @@ def test_report_doubts_measured_times_that_the_producer_does_not_share() -> None
 
 
 def test_report_of_very_many_proofs_stays_short_and_keeps_the_aborted_ones() -> None:
-    model = Model(clock=Clock(), max_recent=10)
+    model = RunSummary(clock=Clock(), max_recent=10)
     events: list[ProofEvent] = [proof_start("dies"), layer_start(1)]
     for number in range(500):
         events += [proof_start(f"m{number}"), layer_start(1), layer_end(1), PROOF_COMPLETE]
@@ -285,7 +285,7 @@ def test_report_of_very_many_proofs_stays_short_and_keeps_the_aborted_ones() -> 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 132, 300])
 def test_report_fits_whatever_the_terminal(width: int, streams: Streams) -> None:
     for name in ("smollm2-135m-cpu", "aborted-then-next", "serde-all-variants"):
-        model = Model(clock=Clock())
+        model = RunSummary(clock=Clock())
         model.feed(streams(name))
         assert max(cell_len(line) for line in report_of(model, width=width).splitlines()) <= width
 
@@ -464,7 +464,7 @@ def test_live_view_says_when_a_layer_is_silent_for_longer_than_layers_take() -> 
 
 def test_report_names_kinds_that_nobody_declared() -> None:
     events: list[ProofEvent] = [UnknownEvent(kind=f"Kind{number}") for number in range(20)]
-    model = Model(clock=Clock())
+    model = RunSummary(clock=Clock())
     model.feed(
         tuple(
             Envelope(seq=seq, time_unix_nano=seq, session_id="s", origin="producer", event=event, raw=b"{}")

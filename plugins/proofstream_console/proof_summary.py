@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proofstream import Interval, LayerEnd, LayerStart, Proof, ProofStart
-from proofstream_console.text import clip, clip_optional
+from proofstream_console.formats import clip, clip_optional
 
 NOT_WORKING = frozenset({"stalled", "failed", "broken"})
 """What a plugin's status is when it needs a person's attention."""
 
 
 @dataclass(slots=True)
-class Tally:
+class DurationTally:
     """Intervals of one kind: how many ended, and their time together and at most, in nanoseconds."""
 
     count: int = 0
@@ -141,7 +141,7 @@ class ProofSummary:
 
 
 @dataclass(slots=True)
-class SessionState:
+class SessionSummary:
     """An open session: where it comes from, its latest event time, and when that was seen on our clock."""
 
     source: str
@@ -179,8 +179,8 @@ class Totals:
     rounds: int = 0
     reported_ms: int = 0
     measured_ns: int = 0
-    proof_time: Tally = field(default_factory=Tally)
-    after_layers: Tally = field(default_factory=Tally)
+    proof_time: DurationTally = field(default_factory=DurationTally)
+    after_layers: DurationTally = field(default_factory=DurationTally)
 
     def add(self, summary: ProofSummary) -> None:
         """Take in a proof that ended."""

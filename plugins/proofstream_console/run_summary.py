@@ -33,20 +33,20 @@ from proofstream import (
     TraceStarted,
     UnknownEvent,
 )
-from proofstream_console.devices import Devices
+from proofstream_console.device_summary import DeviceSummary
+from proofstream_console.formats import clip, clip_optional
 from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
-from proofstream_console.states import States
-from proofstream_console.summaries import (
+from proofstream_console.proof_summary import (
     NOT_WORKING,
+    DurationTally,
     LayerSummary,
     ProofSummary,
-    SessionState,
-    Tally,
+    SessionSummary,
     Totals,
     summarize_layer,
     summarize_proof,
 )
-from proofstream_console.text import clip, clip_optional
+from proofstream_console.state_summary import StateSummary
 
 MAX_UNKNOWN_KINDS = 8
 """Kinds that nobody declared which are told by name."""
@@ -72,7 +72,7 @@ def is_troubled(health: PluginHealth) -> bool:
     return any(count for name, count in health.counters.items() if name.startswith("lost_"))
 
 
-class Model:
+class RunSummary:
     """The summary.
 
     Args:
@@ -100,15 +100,15 @@ class Model:
         self._batch_at = clock()
         self._about_ourselves = 0
         self.totals = Totals()
-        self.sessions: dict[str, SessionState] = {}
+        self.sessions: dict[str, SessionSummary] = {}
         self.sources: deque[str] = deque(maxlen=3)
         self.time_sources: set[str] = set()
         self.recent: deque[ProofSummary] = deque(maxlen=max_recent)
         self.recent_aborted: deque[ProofSummary] = deque(maxlen=max_recent)
-        self.by_kind: dict[str, Tally] = {}
-        self.parts: dict[IntervalKind, Tally] = {}
-        self.devices = Devices()
-        self.states = States()
+        self.by_kind: dict[str, DurationTally] = {}
+        self.parts: dict[IntervalKind, DurationTally] = {}
+        self.devices = DeviceSummary()
+        self.states = StateSummary()
         self.health: dict[str, PluginHealth] = {}
         self.news = NewsDesk()
         self._was_opened = False
@@ -196,7 +196,7 @@ class Model:
         if session is not None and not isinstance(event, StateProgramRun):
             self._take_in(session, envelope)
 
-    def _take_in(self, session: SessionState, envelope: Envelope) -> None:
+    def _take_in(self, session: SessionSummary, envelope: Envelope) -> None:
         event = envelope.event
         session.seen_at = self._batch_at
         session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
@@ -229,11 +229,11 @@ class Model:
         named = clip(kind) if kind in counts or len(counts) < MAX_UNKNOWN_KINDS else "others"
         counts[named] = counts.get(named, 0) + 1
 
-    def _open_session(self, envelope: Envelope) -> SessionState:
+    def _open_session(self, envelope: Envelope) -> SessionSummary:
         event = envelope.event
         self._was_opened = True
         opened = event if isinstance(event, SessionOpened) else None
-        session = SessionState(
+        session = SessionSummary(
             source=clip(opened.source if opened is not None else envelope.session_id),
             latest_unix_nano=envelope.time_unix_nano,
             seen_at=self._batch_at,
@@ -269,7 +269,7 @@ class Model:
         elif change.interval.kind is IntervalKind.LAYER:
             self._close_layer(change.interval)
         else:
-            self.parts.setdefault(change.interval.kind, Tally()).add(change.interval.duration_ns or 0)
+            self.parts.setdefault(change.interval.kind, DurationTally()).add(change.interval.duration_ns or 0)
 
     # Proofs and layers
 
@@ -295,7 +295,7 @@ class Model:
         kind, duration_ns = layer.layer_kind, layer.duration_ns or 0
         tally = self.by_kind.get(kind)
         if tally is None:
-            tally = self.by_kind[kind] = Tally()
+            tally = self.by_kind[kind] = DurationTally()
         tally.add(duration_ns)
         self._layers_seen += 1
         slowest = self._slowest
@@ -337,4 +337,7 @@ class Model:
                 return
 
 
-_NOTED: dict[type, Callable[[Model, Noted], None]] = {Log: Model.note_log, GpuStatus: Model.note_gpu_status}
+_NOTED: dict[type, Callable[[RunSummary, Noted], None]] = {
+    Log: RunSummary.note_log,
+    GpuStatus: RunSummary.note_gpu_status,
+}

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from proofstream import LogLevel
 from proofstream_console import words
+from proofstream_console.formats import CHECK, CROSS, counted, safe_text
+from proofstream_console.live_view import LiveView
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, Reporter
-from proofstream_console.summary import Model
-from proofstream_console.text import CHECK, CROSS, counted, safe_text
-from proofstream_console.view import LiveView
+from proofstream_console.run_summary import RunSummary
 
 _SHOW_CURSOR = "\x1b[?25h"
 _LEVEL_STYLES = {LogLevel.Warn: "yellow", LogLevel.Error: "bold red"}
@@ -33,7 +33,7 @@ class LiveFace:
     """
 
     def __init__(
-        self, console: Console, model: Model, reporter: Reporter, view: LiveView, write: Callable[[str], object]
+        self, console: Console, model: RunSummary, reporter: Reporter, view: LiveView, write: Callable[[str], object]
     ) -> None:
         self._console = console
         self._model = model

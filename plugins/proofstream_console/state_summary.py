@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from proofstream import StateBytesMoved, StateProgramCost
-from proofstream_console.text import clip
+from proofstream_console.formats import clip
 
 MAX_CIRCUITS = 3
 """State circuits that are remembered: the last ones that anything was heard of."""
@@ -16,7 +16,7 @@ MAX_PROGRAMS = 16
 
 
 @dataclass(slots=True)
-class StateProgram:
+class StateProgramSummary:
     """One program; all figures are derived, the time is reported.
 
     Attributes:
@@ -43,7 +43,7 @@ class StateProgram:
         self.timed_bytes += event.timed_bytes
         self.timed_ns += event.timed_ns
 
-    def add(self, other: StateProgram) -> None:
+    def add(self, other: StateProgramSummary) -> None:
         """Take in another program's runs."""
         self.runs += other.runs
         self.sequences += other.sequences
@@ -58,25 +58,25 @@ class StateProgram:
 
 
 @dataclass(slots=True)
-class StateCircuit:
+class StateCircuitSummary:
     """One state circuit under one convention; `recurrent_layers` is None if it was not said."""
 
     name: str
     convention: str
     recurrent_layers: int | None = None
-    programs: dict[str, StateProgram] = field(default_factory=dict[str, StateProgram])
+    programs: dict[str, StateProgramSummary] = field(default_factory=dict[str, StateProgramSummary])
 
-    def program(self, name: str) -> StateProgram | None:
+    def program(self, name: str) -> StateProgramSummary | None:
         """A program, taken in if there is room; else None."""
         found = self.programs.get(name)
         if found is None and len(self.programs) < MAX_PROGRAMS:
-            found = self.programs[name] = StateProgram()
+            found = self.programs[name] = StateProgramSummary()
         return found
 
     @property
-    def total(self) -> StateProgram:
+    def total(self) -> StateProgramSummary:
         """The runs of all programs together."""
-        total = StateProgram()
+        total = StateProgramSummary()
         for program in self.programs.values():
             total.add(program)
         return total
@@ -91,15 +91,15 @@ class StateCircuit:
         return costs
 
 
-class States:
+class StateSummary:
     """What is known of all of them."""
 
     def __init__(self) -> None:
-        self._circuits: OrderedDict[tuple[str, str], StateCircuit] = OrderedDict()
+        self._circuits: OrderedDict[tuple[str, str], StateCircuitSummary] = OrderedDict()
         self.forgotten = 0
 
     @property
-    def circuits(self) -> list[StateCircuit]:
+    def circuits(self) -> list[StateCircuitSummary]:
         """The state circuits, the one first that was last heard of."""
         return list(reversed(self._circuits.values()))
 
@@ -117,11 +117,11 @@ class States:
         if program is not None:
             program.move(event)
 
-    def _circuit(self, event: StateProgramCost | StateBytesMoved) -> StateCircuit:
+    def _circuit(self, event: StateProgramCost | StateBytesMoved) -> StateCircuitSummary:
         key = clip(event.circuit), clip(event.convention)
         circuit = self._circuits.get(key)
         if circuit is None:
-            circuit = self._circuits[key] = StateCircuit(*key)
+            circuit = self._circuits[key] = StateCircuitSummary(*key)
             if len(self._circuits) > MAX_CIRCUITS:
                 self._circuits.popitem(last=False)
                 self.forgotten += 1

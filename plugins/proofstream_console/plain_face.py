@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proofstream_console import words
+from proofstream_console.formats import counted, safe_text
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, ProofOpened, Reporter
-from proofstream_console.summaries import ProofSummary
-from proofstream_console.summary import Model
-from proofstream_console.text import counted, safe_text
+from proofstream_console.proof_summary import ProofSummary
+from proofstream_console.run_summary import RunSummary
 
 _STEP = 0.1
 _MIN_GAP_S = 1.0
@@ -26,7 +26,9 @@ class PlainFace:
         progress_s: Seconds after which a proof that goes on is mentioned again.
     """
 
-    def __init__(self, model: Model, reporter: Reporter, write: Callable[[str], object], *, progress_s: float) -> None:
+    def __init__(
+        self, model: RunSummary, reporter: Reporter, write: Callable[[str], object], *, progress_s: float
+    ) -> None:
         self._model = model
         self._reporter = reporter
         self._write = write

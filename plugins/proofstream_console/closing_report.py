@@ -10,16 +10,16 @@ from rich.text import Text
 
 from proofstream import LogLevel
 from proofstream_console import words
-from proofstream_console.summaries import ProofSummary, Totals
-from proofstream_console.summary import Model
-from proofstream_console.tables import kind_table, proof_table, slowest_table, state_tables, trace_text
-from proofstream_console.text import CHECK, CROSS, WAIT, count, counted, duration, safe_text
+from proofstream_console.formats import CHECK, CROSS, WAIT, count, counted, duration, safe_text
+from proofstream_console.proof_summary import ProofSummary, Totals
+from proofstream_console.report_tables import kind_table, proof_table, slowest_table, state_tables, trace_text
+from proofstream_console.run_summary import RunSummary
 
 _DISAGREE_NS = 100_000_000
 _DISAGREE_RATIO = 1.25
 
 
-def report(model: Model, *, width: int) -> RenderableType:
+def report(model: RunSummary, *, width: int) -> RenderableType:
     """The report for a terminal of that width."""
     totals = model.totals
     if model.is_empty:
@@ -39,7 +39,7 @@ def report(model: Model, *, width: int) -> RenderableType:
 # How it ended
 
 
-def _headlines(model: Model) -> Iterator[Text]:
+def _headlines(model: RunSummary) -> Iterator[Text]:
     open_proofs, totals = model.open_proofs, model.totals
     if not totals.proofs:
         yield Text("No proof was seen.", style="bold yellow")
@@ -55,7 +55,7 @@ def _headlines(model: Model) -> Iterator[Text]:
         yield Text(f"{mark} ", style=style).append(f"{counted(totals.proofs, 'proof')}: {', '.join(parts)}", "bold")
 
 
-def _headline(model: Model, proof: ProofSummary) -> Text:
+def _headline(model: RunSummary, proof: ProofSummary) -> Text:
     title = words.full_title(proof)
     if proof.proof is not None:
         active = proof.proof.active_layers
@@ -72,7 +72,7 @@ def _headline(model: Model, proof: ProofSummary) -> Text:
 # What is known besides
 
 
-def _facts(model: Model) -> Table:
+def _facts(model: RunSummary) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -81,7 +81,7 @@ def _facts(model: Model) -> Table:
     return table
 
 
-def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
+def _fact_rows(model: RunSummary) -> Iterator[tuple[str, Text]]:
     if model.totals.proofs:
         yield from _proof_facts(model)
     yield "lost", _counted_or_nothing(model.lost, "event")
@@ -102,7 +102,7 @@ def _fact_rows(model: Model) -> Iterator[tuple[str, Text]]:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
 
 
-def _proof_facts(model: Model) -> Iterator[tuple[str, Text]]:
+def _proof_facts(model: RunSummary) -> Iterator[tuple[str, Text]]:
     totals, proofs = model.totals, [*model.open_proofs, *model.recent]
     if totals.proofs == 1:
         yield "layers", Text(words.layers_of(proofs[0]) + _without_end(proofs[0].layers_without_end))
@@ -117,14 +117,14 @@ def _proof_facts(model: Model) -> Iterator[tuple[str, Text]]:
         yield "trace", trace_text(proofs[0])
 
 
-def _log_counts(model: Model) -> Text:
+def _log_counts(model: RunSummary) -> Text:
     errors, warnings = model.log_counts.get(LogLevel.Error, 0), model.log_counts.get(LogLevel.Warn, 0)
     said = [counted(errors, "error")] if errors else []
     said += [counted(warnings, "warning")] if warnings else []
     return Text(", ".join(said), style="red" if errors else "yellow")
 
 
-def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
+def _sessions(model: RunSummary) -> Iterator[tuple[str, Text]]:
     totals = model.totals
     if totals.sessions == 1 and model.sources:
         yield "source", Text(safe_text(model.sources[0]))
@@ -135,7 +135,7 @@ def _sessions(model: Model) -> Iterator[tuple[str, Text]]:
         yield "broken off", Text(f"{counted(totals.broken_off, 'session')}{why}", style="yellow")
 
 
-def _states(model: Model) -> Iterator[tuple[str, Text]]:
+def _states(model: RunSummary) -> Iterator[tuple[str, Text]]:
     for circuit in model.states.circuits:
         yield "state", Text(words.state_costs(circuit))
     if model.states.forgotten:
@@ -152,7 +152,7 @@ def _counted_or_nothing(number: int, noun: str) -> Text:
     return Text(counted(number, noun), style="bold red") if number else Text(f"no {noun}s", style="dim")
 
 
-def _disagreement(model: Model) -> str:
+def _disagreement(model: RunSummary) -> str:
     """The producer's own sum of layer times, where it is far from the measured one of the same layers."""
     sums: list[Totals | ProofSummary] = [model.totals, *model.open_proofs]
     measured = sum(each.measured_ns for each in sums)

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from proofstream import IntervalKind
 from proofstream_console import words
-from proofstream_console.states import StateProgram
-from proofstream_console.summaries import LayerSummary, ProofSummary, Tally
-from proofstream_console.summary import Model
-from proofstream_console.text import DOT, count, counted, duration, fine_percent, safe_text, size
-from proofstream_console.view import kind_style, shapes
+from proofstream_console.formats import DOT, count, counted, duration, fine_percent, safe_text, size
+from proofstream_console.live_view import kind_style, shapes
+from proofstream_console.proof_summary import DurationTally, LayerSummary, ProofSummary
+from proofstream_console.run_summary import RunSummary
+from proofstream_console.state_summary import StateProgramSummary
 
 _WIDE = 64
 _NARROW = 48
@@ -42,7 +42,7 @@ def _table(title: str = "") -> Table:
     return table
 
 
-def kind_table(model: Model, width: int) -> Table:
+def kind_table(model: RunSummary, width: int) -> Table:
     """Where the time went, the kind that took most of it first."""
     table = _table("Time by layer kind")
     columns = _tally_columns(width)
@@ -64,7 +64,7 @@ def kind_table(model: Model, width: int) -> Table:
     return table
 
 
-def _other_times(model: Model) -> Iterator[tuple[str, Tally]]:
+def _other_times(model: RunSummary) -> Iterator[tuple[str, DurationTally]]:
     """What takes time and is no layer; it may overlap with layers, and has no share for that."""
     for part, tally in model.parts.items():
         yield _PARTS[part], tally
@@ -77,7 +77,7 @@ def _tally_columns(width: int) -> list[str]:
     return ["total", *(["mean"] if width >= _NARROW else []), *(["longest"] if width >= _WIDE else [])]
 
 
-def _tally_cells(tally: Tally, columns: list[str]) -> list[Text]:
+def _tally_cells(tally: DurationTally, columns: list[str]) -> list[Text]:
     values = {"total": tally.total_ns, "mean": tally.mean_ns, "longest": tally.longest_ns}
     return [Text(count(tally.count)), *(Text(duration(values[column])) for column in columns)]
 
@@ -87,7 +87,7 @@ def _bar(share: float, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
-def slowest_table(model: Model, width: int) -> Table:
+def slowest_table(model: RunSummary, width: int) -> Table:
     """The slowest layers."""
     layers = model.slowest
     table = _table("Slowest layers" if len(layers) > 1 else "Slowest layer")
@@ -126,7 +126,7 @@ def _layer_note(layer: LayerSummary) -> Text:
     return note
 
 
-def proof_table(model: Model, width: int) -> Table:
+def proof_table(model: RunSummary, width: int) -> Table:
     """The proofs: the last ones, and before them those that were aborted last."""
     recent = {proof.number for proof in model.recent}
     aborted = [proof for proof in model.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
@@ -153,7 +153,7 @@ def proof_table(model: Model, width: int) -> Table:
     return table
 
 
-def state_tables(model: Model, width: int) -> Iterator[Group]:
+def state_tables(model: RunSummary, width: int) -> Iterator[Group]:
     """What the runs of state programs have moved, a table for each state circuit."""
     circuits = model.states.circuits
     for circuit in circuits:
@@ -164,7 +164,7 @@ def state_tables(model: Model, width: int) -> Iterator[Group]:
             yield Group(Text(f"State programs ({which})", style="bold"), _state_table(programs, width))
 
 
-def _state_table(programs: list[tuple[str, StateProgram]], width: int) -> Table:
+def _state_table(programs: list[tuple[str, StateProgramSummary]], width: int) -> Table:
     table = _table()
     timed = any(program.timed_ns for _, program in programs)
     columns = ["runs", *(["sequences"] if width >= _NARROW else []), "moved", *(["bandwidth"] if timed else [])]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from proofstream import GpuReading, GpuStatus, GpuTelemetry
-from proofstream_console.text import clip, clip_optional
+from proofstream_console.formats import clip, clip_optional
 
 MAX_DEVICES = 16
 """Devices that are remembered."""
@@ -16,7 +16,7 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceFigures:
     """One device; what is not known, or known to be filled in, is None.
 
     Attributes:
@@ -84,11 +84,11 @@ class MeasuredDevice:
         return self._busy_sum / self._busy_count if self._busy_count else None
 
 
-class Devices:
+class DeviceSummary:
     """The latest word on each device that there is something to say about."""
 
     def __init__(self) -> None:
-        self._devices: dict[tuple[str | None, int], Device] = {}
+        self._devices: dict[tuple[str | None, int], DeviceFigures] = {}
         self._measured: dict[str, MeasuredDevice] = {}
 
     def measure(self, telemetry: GpuTelemetry, *, proving: bool) -> None:
@@ -112,7 +112,7 @@ class Devices:
     def take(self, status: GpuStatus) -> None:
         """Remember what is said. Sessions may number their devices alike, so that the name counts, too."""
         for snapshot in status.devices[:MAX_DEVICES]:
-            device = Device(
+            device = DeviceFigures(
                 device_id=snapshot.device_id,
                 name=None if _NO_NAME.fullmatch(snapshot.device_name) else clip(snapshot.device_name),
                 memory_bytes=snapshot.free_memory_bytes or None,
@@ -123,7 +123,7 @@ class Devices:
                 self._devices[key] = device
 
     @property
-    def known(self) -> list[Device]:
+    def known(self) -> list[DeviceFigures]:
         """The devices as reported, by number; none where they are measured, which is the better word."""
         return [] if self._measured else sorted(self._devices.values(), key=lambda device: device.device_id)
 

@@ -7,10 +7,7 @@ from rich.text import Text
 
 from proofstream import Interval, LayerKind, LayerStart, Proof
 from proofstream_console import words
-from proofstream_console.states import StateCircuit
-from proofstream_console.summaries import LayerSummary, ProofSummary
-from proofstream_console.summary import Model
-from proofstream_console.text import (
+from proofstream_console.formats import (
     ARROW,
     CHECK,
     CROSS,
@@ -25,6 +22,9 @@ from proofstream_console.text import (
     safe_text,
     shape,
 )
+from proofstream_console.proof_summary import LayerSummary, ProofSummary
+from proofstream_console.run_summary import RunSummary
+from proofstream_console.state_summary import StateCircuitSummary
 
 _MAX_BODY = 20
 _QUIET_AFTER_S = 2.0
@@ -45,7 +45,7 @@ class LiveView:
         max_proofs: Proofs that are shown at once.
     """
 
-    def __init__(self, model: Model, *, max_layers: int, max_proofs: int) -> None:
+    def __init__(self, model: RunSummary, *, max_layers: int, max_proofs: int) -> None:
         self._model = model
         self._max_layers = max_layers
         self._max_proofs = max_proofs
@@ -183,7 +183,7 @@ class LiveView:
         return [Text("   ").join(parts)]
 
 
-def _state(circuit: StateCircuit, width: int) -> Text:
+def _state(circuit: StateCircuitSummary, width: int) -> Text:
     """What a state circuit's programs cost and have moved; what does not fit is left out from the end."""
     line = Text(f"state ({safe_text(circuit.convention, 20)}, derived)", style="dim")
     for part in words.state_now(circuit):
@@ -191,7 +191,7 @@ def _state(circuit: StateCircuit, width: int) -> Text:
     return line
 
 
-def _proof_counts(model: Model) -> str:
+def _proof_counts(model: RunSummary) -> str:
     totals = model.totals
     if not totals.complete:
         return f"{CROSS} {counted(totals.aborted, 'proof')} aborted"
