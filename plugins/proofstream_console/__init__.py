@@ -1,4 +1,4 @@
-"""Shows proofs in the terminal: a live view, plain lines where there is no terminal, and a closing report."""
+"""Shows proofs in the terminal: a live view, plain lines if standard error is not a terminal, and a closing report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ConsolePlugin:
     """The plugin `console`.
 
     Args:
-        stream: Where to write; standard error by default.
+        stream: The stream to write to; standard error by default.
         clock: A monotonic clock in seconds.
     """
 
@@ -32,13 +32,13 @@ class ConsolePlugin:
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--console`` and ``--no-console``."""
+        """Declare ``--console`` and ``--no-console``."""
         summary = "Show proofs in the terminal, on standard error."
         return [Option(flag="--console", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Read the settings and look at the terminal; nothing is drawn yet."""
+        """Read the settings and look at the terminal, without drawing anything yet."""
         from proofstream_console.screen import open_screen
 
         stream = self._stream if self._stream is not None else sys.stderr
@@ -47,18 +47,19 @@ class ConsolePlugin:
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Take the batch into account, and show what is new if it is time to."""
+        """Add the batch, and show what is new if it is time to."""
         if self._screen is not None:
-            self._screen.model.feed(batch)
+            self._screen.summary.add_batch(batch)
             self._screen.refresh()
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """How much could not be shown."""
+        """Report how many bytes could not be shown."""
         return {} if self._screen is None else {"unshown_bytes": self._screen.output.unshown_bytes}
 
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:
         """Print the closing report."""
         if self._screen is not None:
+            # With a margin, because a plugin that takes all of its time is abandoned.
             self._screen.close(timeout_s * 0.8)

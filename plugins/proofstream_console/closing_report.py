@@ -8,30 +8,31 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proofstream import LogLevel
+from proofstream import LogLevel, safe_text
 from proofstream_console import words
-from proofstream_console.formats import CHECK, CROSS, WAIT, count, counted, duration, safe_text
-from proofstream_console.proof_summary import ProofSummary, Totals
+from proofstream_console.formats import CHECK, CROSS, WAIT, count, counted, duration
+from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.report_tables import kind_table, proof_table, slowest_table, state_tables, trace_text
 from proofstream_console.run_summary import RunSummary
+from proofstream_console.totals import Totals
 
 _DISAGREE_NS = 100_000_000
 _DISAGREE_RATIO = 1.25
 
 
-def report(model: RunSummary, *, width: int) -> RenderableType:
-    """The report for a terminal of that width."""
-    totals = model.totals
-    if model.is_empty:
+def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
+    """Make the report for a terminal of that width."""
+    totals = summary.totals
+    if summary.is_empty:
         return Text("Nothing was received.", style="yellow")
-    blocks: list[RenderableType] = [*_headlines(model), _facts(model)]
+    blocks: list[RenderableType] = [*_headlines(summary), _facts(summary)]
     if totals.proofs > 1:
-        blocks += [Text(""), proof_table(model, width)]
-    if model.by_kind or model.parts:
-        blocks += [Text(""), kind_table(model, width)]
-    if model.slowest and totals.proofs:
-        blocks += [Text(""), slowest_table(model, width)]
-    for table in state_tables(model, width):
+        blocks += [Text(""), proof_table(summary, width)]
+    if summary.by_kind or summary.parts:
+        blocks += [Text(""), kind_table(summary, width)]
+    if summary.slowest and totals.proofs:
+        blocks += [Text(""), slowest_table(summary, width)]
+    for table in state_tables(summary, width):
         blocks += [Text(""), table]
     return Group(*blocks)
 
@@ -39,13 +40,13 @@ def report(model: RunSummary, *, width: int) -> RenderableType:
 # How it ended
 
 
-def _headlines(model: RunSummary) -> Iterator[Text]:
-    open_proofs, totals = model.open_proofs, model.totals
+def _headlines(summary: RunSummary) -> Iterator[Text]:
+    open_proofs, totals = summary.open_proofs, summary.totals
     if not totals.proofs:
         yield Text("No proof was seen.", style="bold yellow")
     elif totals.proofs == 1:
-        for proof in (*model.recent, *open_proofs):
-            yield _headline(model, proof)
+        for proof in (*summary.recent, *open_proofs):
+            yield _headline(summary, proof)
     else:
         parts = [f"{count(totals.complete)} complete"]
         parts += [f"{count(totals.aborted)} aborted"] if totals.aborted else []
@@ -55,61 +56,57 @@ def _headlines(model: RunSummary) -> Iterator[Text]:
         yield Text(f"{mark} ", style=style).append(f"{counted(totals.proofs, 'proof')}: {', '.join(parts)}", "bold")
 
 
-def _headline(model: RunSummary, proof: ProofSummary) -> Text:
+def _headline(summary: RunSummary, proof: ProofSummary) -> Text:
     title = words.full_title(proof)
     if proof.proof is not None:
-        active = proof.proof.active_layers
-        place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
-        after = duration(model.elapsed_ns(proof.proof))
-        return (
-            Text(f"{WAIT} ", style="bold yellow").append(title, "bold").append(f": not finished after {after}{place}")
-        )
+        after = duration(summary.elapsed_ns(proof.proof)) + words.active_place(proof.proof.active_layers)
+        return Text(f"{WAIT} ", style="bold yellow").append(title, "bold").append(f": not finished after {after}")
     good = proof.aborted_reason is None
     mark, style = (CHECK, "bold green") if good else (CROSS, "bold red")
     return Text(f"{mark} ", style=style).append(title, "bold").append(": ").append(words.outcome(proof), style)
 
 
-# What is known besides
+# The facts beneath the headline
 
 
-def _facts(model: RunSummary) -> Table:
+def _facts(summary: RunSummary) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _fact_rows(model):
+    for name, value in _fact_rows(summary):
         table.add_row(Text(f"  {name}"), value)
     return table
 
 
-def _fact_rows(model: RunSummary) -> Iterator[tuple[str, Text]]:
-    if model.totals.proofs:
-        yield from _proof_facts(model)
-    yield "lost", _counted_or_nothing(model.lost, "event")
-    yield "refused", _counted_or_nothing(model.totals.refused, "line")
-    if model.unknown_kinds:
-        yield "unknown", Text(words.unknown_kinds(model.unknown_kinds), style="yellow")
-    if log_counts := _log_counts(model):
+def _fact_rows(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    if summary.totals.proofs:
+        yield from _proof_facts(summary)
+    yield "lost", _counted_or_nothing(summary.totals.lost, "event")
+    yield "refused", _counted_or_nothing(summary.totals.refused, "line")
+    if summary.unknown_kinds:
+        yield "unknown", Text(words.unknown_kinds(summary.unknown_kinds), style="yellow")
+    if log_counts := _log_counts(summary):
         yield "log", log_counts
-    if model.time_sources:
-        yield "times", Text("; ".join(words.TIME_SOURCES.get(s, safe_text(s)) for s in sorted(model.time_sources)))
-    if said := _disagreement(model):
+    if summary.time_sources:
+        yield "times", Text("; ".join(words.TIME_SOURCES.get(s, safe_text(s)) for s in sorted(summary.time_sources)))
+    if said := _disagreement(summary):
         yield "", Text(said, style="yellow")
-    yield from _sessions(model)
-    for line in words.device_lines(model.devices, whole_run=True):
+    yield from _sessions(summary)
+    for line in words.device_lines(summary.devices, whole_run=True):
         yield "device", Text(line)
-    yield from _states(model)
-    for health in model.troubled_plugins:
+    yield from _states(summary)
+    for health in summary.troubled_plugins:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
 
 
-def _proof_facts(model: RunSummary) -> Iterator[tuple[str, Text]]:
-    totals, proofs = model.totals, [*model.open_proofs, *model.recent]
+def _proof_facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    totals, proofs = summary.totals, [*summary.open_proofs, *summary.recent]
     if totals.proofs == 1:
         yield "layers", Text(words.layers_of(proofs[0]) + _without_end(proofs[0].layers_without_end))
     else:
-        done = totals.layers_done + sum(proof.layers_done for proof in model.open_proofs)
+        done = totals.layers_done + sum(proof.layers_done for proof in summary.open_proofs)
         yield "layers", Text(count(done) + _without_end(totals.layers_without_end))
-    yield "rounds", Text(count(model.rounds))
+    yield "rounds", Text(count(summary.rounds))
     times = totals.proof_time
     if times.count > 1:
         yield "proof time", Text(f"{duration(times.mean_ns)} on average, {duration(times.longest_ns)} at most")
@@ -117,29 +114,29 @@ def _proof_facts(model: RunSummary) -> Iterator[tuple[str, Text]]:
         yield "trace", trace_text(proofs[0])
 
 
-def _log_counts(model: RunSummary) -> Text:
-    errors, warnings = model.log_counts.get(LogLevel.Error, 0), model.log_counts.get(LogLevel.Warn, 0)
+def _log_counts(summary: RunSummary) -> Text:
+    errors, warnings = summary.log_counts.get(LogLevel.Error, 0), summary.log_counts.get(LogLevel.Warn, 0)
     said = [counted(errors, "error")] if errors else []
     said += [counted(warnings, "warning")] if warnings else []
     return Text(", ".join(said), style="red" if errors else "yellow")
 
 
-def _sessions(model: RunSummary) -> Iterator[tuple[str, Text]]:
-    totals = model.totals
-    if totals.sessions == 1 and model.sources:
-        yield "source", Text(safe_text(model.sources[0]))
+def _sessions(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    totals = summary.totals
+    if totals.sessions == 1 and summary.sources:
+        yield "source", Text(safe_text(summary.sources[0]))
     elif totals.sessions > 1:
-        yield "sources", Text(f"{counted(totals.sessions, 'session')}, the last from {safe_text(model.sources[-1])}")
+        yield "sources", Text(f"{counted(totals.sessions, 'session')}, the last from {safe_text(summary.sources[-1])}")
     if totals.broken_off:
         why = f", the last: {safe_text(totals.broken_reason)}" if totals.broken_reason else ""
         yield "broken off", Text(f"{counted(totals.broken_off, 'session')}{why}", style="yellow")
 
 
-def _states(model: RunSummary) -> Iterator[tuple[str, Text]]:
-    for circuit in model.states.circuits:
+def _states(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    for circuit in summary.states.circuits:
         yield "state", Text(words.state_costs(circuit))
-    if model.states.forgotten:
-        yield "", Text(f"and {counted(model.states.forgotten, 'state circuit')} before", style="dim")
+    if summary.states.forgotten:
+        yield "", Text(f"and {counted(summary.states.forgotten, 'state circuit')} before", style="dim")
 
 
 def _without_end(layers: int) -> str:
@@ -152,9 +149,9 @@ def _counted_or_nothing(number: int, noun: str) -> Text:
     return Text(counted(number, noun), style="bold red") if number else Text(f"no {noun}s", style="dim")
 
 
-def _disagreement(model: RunSummary) -> str:
-    """The producer's own sum of layer times, where it is far from the measured one of the same layers."""
-    sums: list[Totals | ProofSummary] = [model.totals, *model.open_proofs]
+def _disagreement(summary: RunSummary) -> str:
+    """Return a remark if the producer's own sum of layer times is far from the measured sum of the same layers."""
+    sums: list[Totals | ProofSummary] = [summary.totals, *summary.open_proofs]
     measured = sum(each.measured_ns for each in sums)
     reported = sum(each.reported_ms for each in sums) * 1_000_000
     far = reported > measured * _DISAGREE_RATIO or measured > reported * _DISAGREE_RATIO

@@ -1,51 +1,50 @@
-"""The devices: as they are measured, or else as the producer reports them, without what is known to be filled in."""
+"""The devices: as their driver measures them, or else as the producer reports them, without placeholders."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from proofstream import GpuReading, GpuStatus, GpuTelemetry
+from proofstream import GpuReading, GpuStatus, GpuTelemetry, ReportedDevices
 from proofstream_console.formats import clip, clip_optional
 
 MAX_DEVICES = 16
 """Devices that are remembered."""
 
-_NO_NAME = re.compile(r"(CPU( \(.*\))?|GPU-\d+)?", re.DOTALL)
-_SAME = 1e-6
+_PLACEHOLDER_NAME = re.compile(r"(CPU( \(.*\))?|GPU-\d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFigures:
-    """One device; what is not known, or known to be filled in, is None.
+    """One device as the producer reports it. Unknown figures and placeholders are None.
 
     Attributes:
         device_id: The producer's number of it.
         name: Its name.
-        memory_bytes: The producer calls it free memory, but producers are known to send the total.
-        utilization: From 0 to 1.
+        free_memory_bytes: The latest.
+        utilization: The latest, from 0 to 1.
     """
 
     device_id: int
     name: str | None
-    memory_bytes: int | None
+    free_memory_bytes: int | None
     utilization: float | None
 
     @property
     def is_known(self) -> bool:
-        """Whether anything about it is worth showing."""
-        return self.name is not None or self.memory_bytes is not None
+        """Whether anything about the device is worth showing."""
+        return (self.name, self.free_memory_bytes, self.utilization) != (None, None, None)
 
 
 @dataclass(slots=True)
 class MeasuredDevice:
-    """One GPU or MIG instance as its driver measures it; what is not known is None.
+    """One GPU or MIG instance as its driver measures it. Unknown figures are None.
 
     Attributes:
         is_part: Whether it is a MIG instance.
         index: Its number.
         name: Its name.
-        is_lost: Whether it does not answer any more.
+        is_lost: Whether it has stopped answering.
         utilization: The latest, from 0 to 1.
         memory_used_bytes: The latest.
         memory_total_bytes: The latest.
@@ -65,8 +64,8 @@ class MeasuredDevice:
     _busy_sum: float = 0.0
     _busy_count: int = 0
 
-    def take(self, reading: GpuReading, *, proving: bool) -> None:
-        """Remember the latest sample; those that were taken while a proof ran count for the whole."""
+    def add_reading(self, reading: GpuReading, *, proving: bool) -> None:
+        """Remember the latest sample. Samples taken while a proof runs also count for the whole run."""
         self.is_lost = reading.state == "lost"
         self.utilization = reading.utilization
         self.memory_used_bytes = reading.memory_used_bytes
@@ -85,14 +84,15 @@ class MeasuredDevice:
 
 
 class DeviceSummary:
-    """The latest word on each device that there is something to say about."""
+    """The latest figures of each device."""
 
     def __init__(self) -> None:
-        self._devices: dict[tuple[str | None, int], DeviceFigures] = {}
+        self._reported: dict[tuple[str | None, int], DeviceFigures] = {}
+        self._filters: dict[str, ReportedDevices] = {}
         self._measured: dict[str, MeasuredDevice] = {}
 
-    def measure(self, telemetry: GpuTelemetry, *, proving: bool) -> None:
-        """Remember what was measured, `proving` says whether a proof runs."""
+    def add_telemetry(self, telemetry: GpuTelemetry, *, proving: bool) -> None:
+        """Remember measured figures. `proving` says whether a proof runs."""
         for reading in telemetry.devices[:MAX_DEVICES]:
             device_id = clip(reading.id)
             device = self._measured.get(device_id)
@@ -102,36 +102,32 @@ class DeviceSummary:
                 device = self._measured[device_id] = MeasuredDevice(
                     is_part=reading.parent_id is not None, index=reading.index, name=clip_optional(reading.name)
                 )
-            device.take(reading, proving=proving)
+            device.add_reading(reading, proving=proving)
 
     @property
     def measured(self) -> list[MeasuredDevice]:
-        """The devices that are measured, in the order in which they were first seen."""
+        """The measured devices, in the order in which they were first seen."""
         return list(self._measured.values())
 
-    def take(self, status: GpuStatus) -> None:
-        """Remember what is said. Sessions may number their devices alike, so that the name counts, too."""
+    def add_status(self, session_id: str, status: GpuStatus) -> None:
+        """Remember reported figures. A device's key includes its name, because sessions may number theirs alike."""
+        real = self._filters.setdefault(session_id, ReportedDevices())
         for snapshot in status.devices[:MAX_DEVICES]:
             device = DeviceFigures(
                 device_id=snapshot.device_id,
-                name=None if _NO_NAME.fullmatch(snapshot.device_name) else clip(snapshot.device_name),
-                memory_bytes=snapshot.free_memory_bytes or None,
-                utilization=_real_utilization(snapshot.utilization, status),
+                name=None if _PLACEHOLDER_NAME.fullmatch(snapshot.device_name) else clip(snapshot.device_name),
+                free_memory_bytes=real.free_memory_bytes(snapshot),
+                utilization=real.utilization(status, snapshot),
             )
             key = (device.name, device.device_id)
-            if device.is_known and (key in self._devices or len(self._devices) < MAX_DEVICES):
-                self._devices[key] = device
+            if device.is_known and (key in self._reported or len(self._reported) < MAX_DEVICES):
+                self._reported[key] = device
+
+    def close_session(self, session_id: str) -> None:
+        """Forget what tells placeholders of a session that has ended."""
+        self._filters.pop(session_id, None)
 
     @property
-    def known(self) -> list[DeviceFigures]:
-        """The devices as reported, by number; none where they are measured, which is the better word."""
-        return [] if self._measured else sorted(self._devices.values(), key=lambda device: device.device_id)
-
-
-def _real_utilization(utilization: float | None, status: GpuStatus) -> float | None:
-    """What was reported, unless it is the walk's progress in disguise, as producers are known to send."""
-    if utilization is None or not 0 <= utilization <= 1:
-        return None
-    if not status.layers_total:
-        return utilization
-    return None if abs(utilization - status.layers_done / status.layers_total) < _SAME else utilization
+    def reported(self) -> list[DeviceFigures]:
+        """The reported devices, by number; empty if devices are measured, because measured figures are better."""
+        return [] if self._measured else sorted(self._reported.values(), key=lambda device: device.device_id)

@@ -1,4 +1,4 @@
-"""The live face: rich's Live around the view, and above it what scrolls by."""
+"""The live face: rich's Live around the view, with the news scrolling by above it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from proofstream import LogLevel
+from proofstream import LogLevel, safe_text
 from proofstream_console import words
-from proofstream_console.formats import CHECK, CROSS, counted, safe_text
+from proofstream_console.formats import CHECK, CROSS
 from proofstream_console.live_view import LiveView
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, Reporter
 from proofstream_console.run_summary import RunSummary
@@ -25,37 +25,37 @@ class LiveFace:
     """Draws the view in place.
 
     Args:
-        console: Where.
-        model: What is known.
+        console: Draws on the terminal.
+        summary: The run so far.
         reporter: The news.
         view: The view.
         write: Writes to the terminal without rich.
     """
 
     def __init__(
-        self, console: Console, model: RunSummary, reporter: Reporter, view: LiveView, write: Callable[[str], object]
+        self, console: Console, summary: RunSummary, reporter: Reporter, view: LiveView, write: Callable[[str], object]
     ) -> None:
         self._console = console
-        self._model = model
+        self._summary = summary
         self._reporter = reporter
         self._view = view
         self._write = write
         self._live: Live | None = None
         self._first_end: Text | None = None
 
-    def show(self, now: float) -> None:
-        """Draw the view anew, below what is new."""
+    def show_news(self, now: float) -> None:
+        """Redraw the view, below the news."""
         width, height = self._console.size
         view = Group(*self._view.lines(width=width, height=height))
         above = self._above(now, last=False)
-        # One write for all of it: no frame is seen half drawn.
+        # A single write, so that no half-drawn frame is ever seen.
         with self._console:
             live = self._start()
             self._print(above)
             live.update(view, refresh=True)
 
     def finish(self, now: float) -> None:
-        """Take the view away, and leave the terminal as it was."""
+        """Remove the view, and leave the terminal as it was."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -68,11 +68,11 @@ class LiveFace:
                 console=self._console,
                 auto_refresh=False,
                 transient=True,
-                # What others print goes above the view, unless it goes somewhere else.
+                # Text that others print goes above the view, unless it goes to another place.
                 redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
                 redirect_stderr=True,
             )
-            # For a process that ends without our being asked to finish.
+            # The process may end without calling `finish`; the cursor must not stay hidden then.
             atexit.register(self._show_cursor)
             self._live.start()
         return self._live
@@ -85,9 +85,9 @@ class LiveFace:
             self._console.print(Group(*lines))
 
     def _above(self, now: float, *, last: bool) -> list[Text]:
-        lines = [line for news in self._reporter.take(now) for line in self._lines(news)]
+        lines = [line for news in self._reporter.take_shown(now) for line in self._lines(news)]
         if hidden := self._reporter.take_hidden(now, at_once=last):
-            lines.append(Text(f"({counted(hidden, 'more line')} not shown)", style="dim"))
+            lines.append(Text(words.hidden_lines(hidden), style="dim"))
         return lines
 
     def _lines(self, news: News) -> list[Text]:
@@ -103,11 +103,11 @@ class LiveFace:
                 return []
 
     def _ended(self, news: ProofEnded) -> list[Text]:
-        """The first end is held back until there is a second: of a single proof the report says all."""
+        """Return the lines for a proof's end. The first waits for a second one: the report covers a single proof."""
         good = news.proof.aborted_reason is None
         line = Text(f"{CHECK if good else CROSS} ", style="green" if good else "red")
         line.append(words.proof_ended(news.proof))
-        if news.proof.number == 0 and self._model.totals.proofs == 1:
+        if news.proof.number == 0 and self._summary.totals.proofs == 1:
             self._first_end = line
             return []
         held, self._first_end = self._first_end, None

@@ -1,14 +1,13 @@
-"""The live view: a few lines about what goes on, as tall as a moment ago and never taller than the terminal."""
+"""The live view: a few lines about the running proofs, as tall as a moment ago and never taller than the terminal."""
 
 from __future__ import annotations
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from proofstream import Interval, LayerKind, LayerStart, Proof
+from proofstream import Interval, LayerStart, Proof, safe_text
 from proofstream_console import words
 from proofstream_console.formats import (
-    ARROW,
     CHECK,
     CROSS,
     DOT,
@@ -18,9 +17,9 @@ from proofstream_console.formats import (
     counted,
     duration,
     fine_percent,
+    kind_style,
     percent,
-    safe_text,
-    shape,
+    shapes,
 )
 from proofstream_console.proof_summary import LayerSummary, ProofSummary
 from proofstream_console.run_summary import RunSummary
@@ -30,29 +29,29 @@ _MAX_BODY = 20
 _QUIET_AFTER_S = 2.0
 _STUCK_AFTER_S = 10.0
 _STUCK_FACTOR = 3
-"""A layer says nothing while it is worked on; silence of so many times the longest layer may mean more."""
+"""A prover is silent inside a layer. Silence of this many times the longest layer may mean that it is stuck."""
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
 _TIME_WIDTH = 14
 
 
 class LiveView:
-    """Draws the model.
+    """Draws the summary.
 
     Args:
-        model: What is known.
+        summary: The run so far.
         max_layers: Lines for active layers, of all proofs together.
-        max_proofs: Proofs that are shown at once.
+        max_proofs: Proofs shown at once.
     """
 
-    def __init__(self, model: RunSummary, *, max_layers: int, max_proofs: int) -> None:
-        self._model = model
+    def __init__(self, summary: RunSummary, *, max_layers: int, max_proofs: int) -> None:
+        self._summary = summary
         self._max_layers = max_layers
         self._max_proofs = max_proofs
         self._body_height = 0
 
     def lines(self, *, width: int, height: int) -> list[Text]:
-        """The view for a terminal of that size: at most `height - 1` lines, none wider than the terminal."""
+        """Return the view for a terminal of that size: at most `height - 1` lines, none wider than the terminal."""
         footer = self._footer(width, max(1, (height - 1) // 3))
         room = max(1, min(_MAX_BODY, height - 1 - len(footer)))
         body = self._body(width, room)
@@ -67,7 +66,7 @@ class LiveView:
     # The body: the open proofs and their layers
 
     def _body(self, width: int, room: int) -> list[Text]:
-        proofs = self._model.open_proofs
+        proofs = self._summary.open_proofs
         if not proofs:
             return [self._idle(width)]
         shown = proofs[: max(1, min(self._max_proofs, room // 3))]
@@ -81,21 +80,21 @@ class LiveView:
         return lines[:room]
 
     def _idle(self, width: int) -> Text:
-        model = self._model
-        what = f"{WAIT} waiting for {'the next' if model.totals.proofs else 'a'} proof"
-        sources = ", ".join(safe_text(session.source, 60) for session in list(model.sessions.values())[:3])
+        summary = self._summary
+        what = f"{WAIT} waiting for {'the next' if summary.totals.proofs else 'a'} proof"
+        sources = ", ".join(safe_text(session.source, 60) for session in list(summary.sessions.values())[:3])
         line = Text(what, style="cyan")
         return _append_if_fits(line, Text(f"  {sources}", style="dim"), width) if sources else line
 
     def _proof(self, proof: ProofSummary, width: int, layer_room: int) -> list[Text]:
         interval = proof.proof
         assert interval is not None
-        elapsed = Text(duration(self._model.elapsed_ns(interval)), style="cyan")
+        elapsed = Text(duration(self._summary.elapsed_ns(interval)), style="cyan")
         lines = [_both_sides(self._title(proof, width), elapsed, width), _progress(proof, width)]
         active = interval.active_layers
         if not active:
             return [*lines, *self._between(interval, width)]
-        # The longest are the ones to look at.
+        # The longest-running layers first: those are the ones to watch.
         active.sort(key=lambda layer: layer.start_unix_nano)
         shown = active if len(active) <= layer_room else active[: max(1, layer_room - 1)]
         lines += [self._layer(layer, width) for layer in shown]
@@ -104,9 +103,9 @@ class LiveView:
         return [*lines, *self._silence(proof.session_id)]
 
     def _silence(self, session_id: str) -> list[Text]:
-        """Within a layer: that nothing was heard for longer than layers take."""
-        quiet_s = self._model.quiet_s(session_id)
-        longest_s = self._model.slowest[0].duration_ns / 1e9 if self._model.slowest else 0.0
+        """Return a line if, inside a layer, there was silence for longer than layers take."""
+        quiet_s = self._summary.quiet_s(session_id)
+        longest_s = self._summary.slowest[0].duration_ns / 1e9 if self._summary.slowest else 0.0
         if quiet_s < max(_STUCK_AFTER_S, _STUCK_FACTOR * longest_s):
             return []
         said = f"  nothing heard for {duration(quiet_s * 1e9)}"
@@ -114,30 +113,30 @@ class LiveView:
         return [Text(said + compared, style="yellow")]
 
     def _title(self, proof: ProofSummary, width: int) -> Text:
-        number = f"{proof.number + 1}  " if self._model.totals.proofs > 1 else ""
+        number = f"{proof.number + 1}  " if self._summary.totals.proofs > 1 else ""
         title = Text(number + words.full_title(proof), style="bold")
-        session = self._model.sessions.get(proof.session_id)
+        session = self._summary.sessions.get(proof.session_id)
         if session is None:
             return title
         source = Text(f"   {safe_text(session.source, 60)}", style="not bold dim")
         return _append_if_fits(title, source, width - _TIME_WIDTH)
 
     def _layer(self, layer: Interval, width: int) -> Text:
-        # In a replay the time of an open layer stands still at its start until its end is read.
-        elapsed_ns = self._model.elapsed_ns(layer) if layer.duration_ns is None else layer.duration_ns
+        # In a replay an open layer has no time until its end is read.
+        elapsed_ns = self._summary.elapsed_ns(layer) if layer.duration_ns is None else layer.duration_ns
         took = Text(duration(elapsed_ns) if elapsed_ns or not layer.is_open else "", style="cyan")
         if not layer.is_open:
             took = Text(f"{CHECK} ", style="green").append_text(took)
         room = width - cell_len(took.plain) - 2
-        line = layer_name(layer.key or 0, layer.layer_kind)
+        line = _layer_name(layer.key or 0, layer.layer_kind)
         for detail in _details(layer):
             line = _append_if_fits(line, Text(f"  {detail}", style="dim"), room)
         return _both_sides(line, took, width)
 
     def _between(self, proof: Proof, width: int) -> list[Text]:
-        """While no layer is open: the last one, and for how long there was silence."""
+        """Return the lines while no layer is open: the last layer, and how long the silence has lasted."""
         lines = [self._layer(proof.last_layer, width)] if proof.last_layer is not None else []
-        quiet_s = self._model.quiet_s(proof.session_id)
+        quiet_s = self._summary.quiet_s(proof.session_id)
         if quiet_s >= _QUIET_AFTER_S or not lines:
             heard = "nothing heard of its layers yet" if not lines else f"nothing heard for {duration(quiet_s * 1e9)}"
             lines.append(Text(f"  {heard}", style="dim"))
@@ -146,10 +145,10 @@ class LiveView:
     # The footer: counts, devices, trouble
 
     def _footer(self, width: int, room: int) -> list[Text]:
-        lines = [self._counts(), *self._kinds()] if self._model.totals.proofs or self._model.lost else []
-        lines += [Text(words.plugin_trouble(health), style="red") for health in self._model.troubled_plugins]
-        lines += [Text(line, style="dim") for line in words.device_lines(self._model.devices)]
-        lines += [_state(circuit, width) for circuit in self._model.states.circuits[:1]]
+        lines = [self._counts(), *self._kinds()] if self._summary.totals.proofs or self._summary.totals.lost else []
+        lines += [Text(words.plugin_trouble(health), style="red") for health in self._summary.troubled_plugins]
+        lines += [Text(line, style="dim") for line in words.device_lines(self._summary.devices)]
+        lines += [_state(circuit, width) for circuit in self._summary.states.circuits[:1]]
         if len(lines) > room:
             more = len(lines) - room + 1
             lines = (
@@ -158,21 +157,21 @@ class LiveView:
         return lines
 
     def _counts(self) -> Text:
-        model = self._model
-        line = Text(counted(model.rounds, "round"))
-        lost = model.lost
+        summary = self._summary
+        line = Text(counted(summary.rounds, "round"))
+        lost = summary.totals.lost
         line.append(f" {DOT} ", "dim")
         line.append(f"{count(lost)} lost" if lost else "nothing lost", "bold red" if lost else "dim")
-        if model.totals.complete or model.totals.aborted:
-            line.append(f" {DOT} ", "dim").append(_proof_counts(model))
-        slowest = model.slowest
+        if summary.totals.complete or summary.totals.aborted:
+            line.append(f" {DOT} ", "dim").append(_proof_counts(summary))
+        slowest = summary.slowest
         if slowest:
             line.append(f" {DOT} ", "dim").append(_slowest(slowest[0]), "dim")
         return line
 
     def _kinds(self) -> list[Text]:
-        """Where the time went so far: one line, the kinds that took most of it first."""
-        tallies = sorted(self._model.by_kind.items(), key=lambda item: -item[1].total_ns)
+        """Return one line about where the time went so far, the kinds that took the most first."""
+        tallies = sorted(self._summary.by_kind.items(), key=lambda item: -item[1].total_ns)
         whole = sum(tally.total_ns for _, tally in tallies)
         if not whole:
             return []
@@ -184,15 +183,15 @@ class LiveView:
 
 
 def _state(circuit: StateCircuitSummary, width: int) -> Text:
-    """What a state circuit's programs cost and have moved; what does not fit is left out from the end."""
+    """Return one line about a state circuit's programs. Parts that do not fit are left out, from the end."""
     line = Text(f"state ({safe_text(circuit.convention, 20)}, derived)", style="dim")
     for part in words.state_now(circuit):
         line = _append_if_fits(line, Text(f" {DOT} {part}"), width)
     return line
 
 
-def _proof_counts(model: RunSummary) -> str:
-    totals = model.totals
+def _proof_counts(summary: RunSummary) -> str:
+    totals = summary.totals
     if not totals.complete:
         return f"{CROSS} {counted(totals.aborted, 'proof')} aborted"
     said = f"{CHECK} {counted(totals.complete, 'proof')} complete"
@@ -203,29 +202,17 @@ def _slowest(layer: LayerSummary) -> str:
     return f"slowest layer {layer.index} {layer.kind} {duration(layer.duration_ns)}"
 
 
-def kind_style(kind: str) -> str:
-    """The style of a layer kind."""
-    red, green, blue = LayerKind(kind).color_rgb
-    return f"rgb({red},{green},{blue})"
-
-
-def layer_name(index: int, kind: str) -> Text:
-    """A layer's index and kind, aligned."""
+def _layer_name(index: int, kind: str) -> Text:
     return Text("  layer ", style="").append(f"{index:>4}  ").append(f"{kind:<10}", kind_style(kind))
 
 
 def _details(layer: Interval) -> list[str]:
-    event = layer.opened.event if layer.opened is not None else None
+    event = layer.start_event
     details: list[str] = []
     if isinstance(event, LayerStart):
         details.append(shapes(event.input_shape, event.output_shape))
         details += [f"GPU {event.gpu_device}"] if event.gpu_device is not None else []
     return [*details, counted(layer.rounds, "round")] if layer.rounds else details
-
-
-def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> str:
-    """A layer's shapes."""
-    return f"{shape(input_shape)} {ARROW} {shape(output_shape)}"
 
 
 def _progress(proof: ProofSummary, width: int) -> Text:
@@ -247,9 +234,9 @@ def _append_if_fits(line: Text, more: Text, width: int) -> Text:
 
 
 def _both_sides(left: Text, right: Text, width: int) -> Text:
-    """One line with a text at its left and one at its right; the left one gives way."""
+    """Return one line with a text at each side. The left one is cut to fit."""
     room = width - cell_len(right.plain) - 2
     left.truncate(max(1, room), overflow="ellipsis")
     gap = max(1, width - cell_len(left.plain) - cell_len(right.plain))
-    # On a very wide terminal the eye would not find the way across.
+    # A bounded gap: on a very wide terminal the eye would lose the line.
     return left.append(" " * min(gap, max(1, 100 - cell_len(left.plain) - cell_len(right.plain)))).append_text(right)

@@ -1,21 +1,19 @@
-"""What happened since the views last looked: a few lines' worth, and the number of what did not fit."""
+"""News: what happened since the views last looked, a few lines' worth, and the number of what did not fit."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from proofstream import LogLevel, PluginHealth
 from proofstream_console.pace import Bucket, Throttle
-
-if TYPE_CHECKING:
-    from proofstream_console.proof_summary import ProofSummary
+from proofstream_console.proof_summary import ProofSummary
 
 MAX_WAITING = 256
 """News of one urgency that wait to be shown."""
 
-_TELL_EVERY_S = 1.0
+_COUNT_HIDDEN_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class ProofOpened:
 
 @dataclass(frozen=True, slots=True)
 class ProofEnded:
-    """A proof ended, well or not."""
+    """A proof ended, successfully or not."""
 
     proof: ProofSummary
 
@@ -51,7 +49,7 @@ News: TypeAlias = ProofOpened | ProofEnded | LogLine | PluginTrouble
 
 
 def is_urgent(news: News) -> bool:
-    """Whether a person must see it before anything else."""
+    """Return whether a reader must see it before anything else."""
     match news:
         case LogLine(level=level):
             return level in (LogLevel.Warn, LogLevel.Error)
@@ -64,7 +62,7 @@ def is_urgent(news: News) -> bool:
 
 
 class NewsDesk:
-    """Holds news until they are taken. What is urgent is not crowded out by what is not."""
+    """Holds news until they are taken. Other news never crowd out urgent ones."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, News]] = deque()
@@ -72,8 +70,8 @@ class NewsDesk:
         self._number = 0
         self._unheard = 0
 
-    def put(self, news: News) -> None:
-        """Hold it, if there is room."""
+    def put_news(self, news: News) -> None:
+        """Hold a piece of news, if there is room."""
         self._number += 1
         shelf = self._urgent if is_urgent(news) else self._waiting
         if len(shelf) < MAX_WAITING:
@@ -82,12 +80,12 @@ class NewsDesk:
             self._unheard += 1
 
     def take_unheard(self) -> int:
-        """How many came while too many were waiting, since this was last asked."""
+        """Return how many did not find room since the last call."""
         unheard, self._unheard = self._unheard, 0
         return unheard
 
-    def take(self) -> list[News]:
-        """All that is held, oldest first."""
+    def take_news(self) -> list[News]:
+        """Return all that is held, oldest first."""
         if not (self._waiting or self._urgent):
             return []
         taken = sorted([*self._waiting, *self._urgent], key=lambda item: item[0])
@@ -97,12 +95,12 @@ class NewsDesk:
 
 
 class Reporter:
-    """Takes the news that may be shown now, and says how many may not.
+    """Takes the news that may be shown now, and counts the others.
 
     Args:
-        desk: Where the news are held.
+        desk: Holds the news.
         log_lines_per_s: Lines of the producer's log per second, on average.
-        others_per_s: Other news per second, on average; and as many urgent ones.
+        others_per_s: Other news per second, on average, and as many urgent ones.
     """
 
     def __init__(self, desk: NewsDesk, *, log_lines_per_s: float, others_per_s: float = 10) -> None:
@@ -111,13 +109,13 @@ class Reporter:
         self._urgent = Bucket(per_s=others_per_s, burst=3 * others_per_s)
         self._others = Bucket(per_s=others_per_s, burst=3 * others_per_s)
         self._hidden = 0
-        self._tell = Throttle(_TELL_EVERY_S, start=float("-inf"))
+        self._count_hidden = Throttle(_COUNT_HIDDEN_EVERY_S, start=float("-inf"))
 
-    def take(self, now: float) -> list[News]:
-        """The news to show at the time `now`, in seconds, oldest first."""
+    def take_shown(self, now: float) -> list[News]:
+        """Return the news to show at the time `now`, in seconds, oldest first."""
         shown: list[News] = []
-        for news in self._desk.take():
-            if self._bucket(news).take(now):
+        for news in self._desk.take_news():
+            if self._bucket(news).lets_pass(now):
                 shown.append(news)
             else:
                 self._hidden += 1
@@ -130,8 +128,8 @@ class Reporter:
         return self._urgent if is_urgent(news) else self._others
 
     def take_hidden(self, now: float, *, at_once: bool = False) -> int:
-        """How many were not shown since this last said so; it says so once in a while, or `at_once`."""
-        if not self._hidden or not (self._tell.due(now) or at_once):
+        """Return how many were hidden since this last returned a count: at most once a second, or `at_once`."""
+        if not self._hidden or not (self._count_hidden.is_due(now) or at_once):
             return 0
         hidden, self._hidden = self._hidden, 0
         return hidden

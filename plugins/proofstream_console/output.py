@@ -1,7 +1,7 @@
-"""Standard error as the console writes to it: it never waits, except at the very end, and never raises.
+"""Writes to standard error without ever raising, and without waiting except at the very end.
 
-A terminal that was stopped, or a pipe that nobody reads, must not hold the lane: what cannot be written now is kept,
-up to a bound, and `ready` says whether there is any use in drawing. A stream that is closed or broken is let be.
+A stopped terminal, or a pipe without a reader, must not hold up the lane. Bytes that cannot be written now are kept, up
+to a bound, and `is_ready` says whether drawing makes sense. Nothing more is written to a closed or broken stream.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import IO
 from proofstream_console.formats import ASCII_FORMS
 
 MAX_BACKLOG_BYTES = 2**20
-"""What is kept for a stream that takes nothing."""
+"""Bytes that are kept for a stream that accepts none at the moment."""
 
 _CHUNK_BYTES = 2048
 """A write of this size does not block on a stream that is ready: pipes then have room for 4096, terminals for more."""
 
 
 class Output:
-    """A text file for rich around the stream `target`; all methods may be called from any thread.
+    """The stream `target` as a text file for rich. All methods may be called from any thread.
 
     Attributes:
         encoding: Of the stream.
-        unshown_bytes: What was written here and never reached the stream.
+        is_broken: Whether writing to the stream has failed.
+        unshown_bytes: Bytes that were written here and never reached the stream.
     """
 
     def __init__(self, target: IO[str]) -> None:
@@ -39,17 +40,17 @@ class Output:
         self.unshown_bytes = 0
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether the stream is a terminal."""
         try:
             return self._target.isatty()
         except (OSError, ValueError):
             return False
 
     def fileno(self) -> int:
-        """The descriptor.
+        """Return the stream's file descriptor.
 
         Raises:
-            OSError: There is none.
+            OSError: It does not have one.
         """
         if self._fd is None:
             raise OSError("the stream has no file descriptor")
@@ -71,20 +72,20 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: `write` has done what can be done without waiting."""
+        """Do nothing: `write` has done what can be done without waiting."""
 
-    def ready(self) -> bool:
-        """Whether all that was written has reached the stream, so that more may follow."""
+    def is_ready(self) -> bool:
+        """Return whether everything written has reached the stream, so that more may follow."""
         return self.drain(0.0) and not self.is_broken
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all has reached the stream; False if it has not after `timeout_s` seconds."""
+        """Wait until everything has reached the stream. Return False if it has not within `timeout_s` seconds."""
         with self._lock:
             self._push(timeout_s)
             return not self._backlog
 
     def give_up(self) -> None:
-        """Count what has not reached the stream as not shown."""
+        """Count the bytes that have not reached the stream as not shown."""
         with self._lock:
             self._lose()
 

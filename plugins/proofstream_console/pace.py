@@ -1,4 +1,4 @@
-"""Pacing: how often something may happen. Time is given by the caller, in seconds."""
+"""Pacing: how often something may happen. The caller gives the time, in seconds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Bucket:
         self._level = burst
         self._at: float | None = None
 
-    def take(self, now: float) -> bool:
-        """Whether one more may pass."""
+    def lets_pass(self, now: float) -> bool:
+        """Return whether one more may pass, and count it if so."""
         if self._at is not None:
             self._level = min(self._burst, self._level + max(0.0, now - self._at) * self._per_s)
         self._at = now
@@ -30,8 +30,8 @@ class Throttle:
         self._every_s = every_s
         self._last = start
 
-    def due(self, now: float) -> bool:
-        """Whether it is time again."""
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time again, and start the next wait if so."""
         if 0 <= now - self._last < self._every_s:
             return False
         self._last = now

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from proofstream import safe_text
 from proofstream_console import words
-from proofstream_console.formats import counted, safe_text
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, ProofOpened, Reporter
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.run_summary import RunSummary
@@ -13,29 +13,29 @@ from proofstream_console.run_summary import RunSummary
 _STEP = 0.1
 _MIN_GAP_S = 1.0
 _MAX_MENTIONED = 8
-"""Open proofs whose progress is told; of more, the first ones are."""
+"""Open proofs whose progress is reported: the first ones."""
 
 
 class PlainFace:
-    """Writes a line for what is new.
+    """Writes a line for each piece of news.
 
     Args:
-        model: What is known.
+        summary: The run so far.
         reporter: The news.
-        write: Where to.
-        progress_s: Seconds after which a proof that goes on is mentioned again.
+        write: Writes a text.
+        progress_s: Seconds until an open proof is mentioned again.
     """
 
     def __init__(
-        self, model: RunSummary, reporter: Reporter, write: Callable[[str], object], *, progress_s: float
+        self, summary: RunSummary, reporter: Reporter, write: Callable[[str], object], *, progress_s: float
     ) -> None:
-        self._model = model
+        self._summary = summary
         self._reporter = reporter
         self._write = write
         self._progress_s = progress_s
-        self._told: dict[int, tuple[float, float]] = {}
+        self._mentioned: dict[int, tuple[float, float]] = {}
 
-    def show(self, now: float) -> None:
+    def show_news(self, now: float) -> None:
         """Write what is new at the time `now`, in seconds."""
         self._write_lines(self._news(now, last=False) + self._progress(now))
 
@@ -48,28 +48,28 @@ class PlainFace:
             self._write("".join(f"{line}\n" for line in lines))
 
     def _news(self, now: float, *, last: bool) -> list[str]:
-        lines = [_line(news) for news in self._reporter.take(now)]
+        lines = [_line(news) for news in self._reporter.take_shown(now)]
         if hidden := self._reporter.take_hidden(now, at_once=last):
-            lines.append(f"({counted(hidden, 'more line')} not shown)")
+            lines.append(words.hidden_lines(hidden))
         return lines
 
     def _progress(self, now: float) -> list[str]:
-        proofs = self._model.open_proofs[:_MAX_MENTIONED]
-        self._told = {proof.number: self._told.get(proof.number, (now, 0.0)) for proof in proofs}
+        proofs = self._summary.open_proofs[:_MAX_MENTIONED]
+        self._mentioned = {proof.number: self._mentioned.get(proof.number, (now, 0.0)) for proof in proofs}
         return [
-            words.proof_progress(proof, self._model.elapsed_ns(proof.proof), proof.proof.active_layers)
+            words.proof_progress(proof, self._summary.elapsed_ns(proof.proof), proof.proof.active_layers)
             for proof in proofs
             if proof.proof is not None and self._is_due(proof, now)
         ]
 
     def _is_due(self, proof: ProofSummary, now: float) -> bool:
-        """Whether it is long ago that the proof was mentioned, or it went a good step since."""
-        told_at, told_progress = self._told[proof.number]
+        """Return whether a proof's last mention is long ago, or the proof has come a step further since."""
+        mentioned_at, mentioned_progress = self._mentioned[proof.number]
         progress = proof.progress or 0.0
-        a_step = progress - told_progress >= _STEP and now - told_at >= _MIN_GAP_S
-        if not a_step and now - told_at < self._progress_s:
+        a_step = progress - mentioned_progress >= _STEP and now - mentioned_at >= _MIN_GAP_S
+        if not a_step and now - mentioned_at < self._progress_s:
             return False
-        self._told[proof.number] = (now, progress)
+        self._mentioned[proof.number] = (now, progress)
         return True
 
 

@@ -8,13 +8,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from proofstream import IntervalKind
+from proofstream import IntervalKind, safe_text
 from proofstream_console import words
-from proofstream_console.formats import DOT, count, counted, duration, fine_percent, safe_text, size
-from proofstream_console.live_view import kind_style, shapes
-from proofstream_console.proof_summary import DurationTally, LayerSummary, ProofSummary
+from proofstream_console.formats import DOT, count, counted, duration, fine_percent, kind_style, shapes, size
+from proofstream_console.proof_summary import LayerSummary, ProofSummary
 from proofstream_console.run_summary import RunSummary
 from proofstream_console.state_summary import StateProgramSummary
+from proofstream_console.totals import DurationTally
 
 _WIDE = 64
 _NARROW = 48
@@ -42,8 +42,8 @@ def _table(title: str = "") -> Table:
     return table
 
 
-def kind_table(model: RunSummary, width: int) -> Table:
-    """Where the time went, the kind that took most of it first."""
+def kind_table(summary: RunSummary, width: int) -> Table:
+    """Make the table of where the time went, the kind that took the most first."""
     table = _table("Time by layer kind")
     columns = _tally_columns(width)
     table.add_column("kind", no_wrap=True)
@@ -52,24 +52,24 @@ def kind_table(model: RunSummary, width: int) -> Table:
     bar_width = max(0, min(24, width - 62))
     if bar_width:
         table.add_column("", no_wrap=True)
-    whole = sum(tally.total_ns for tally in model.by_kind.values())
-    for kind, tally in sorted(model.by_kind.items(), key=lambda item: -item[1].total_ns):
+    whole = sum(tally.total_ns for tally in summary.by_kind.values())
+    for kind, tally in sorted(summary.by_kind.items(), key=lambda item: -item[1].total_ns):
         share = tally.total_ns / whole if whole else 0.0
         style = kind_style(kind)
         bar = [Text(_bar(share, bar_width), style=style)] if bar_width else []
         cells = _tally_cells(tally, columns)
         table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *bar)
-    for name, tally in _other_times(model):
+    for name, tally in _other_times(summary):
         table.add_row("", Text(name), *_tally_cells(tally, columns))
     return table
 
 
-def _other_times(model: RunSummary) -> Iterator[tuple[str, DurationTally]]:
-    """What takes time and is no layer; it may overlap with layers, and has no share for that."""
-    for part, tally in model.parts.items():
+def _other_times(summary: RunSummary) -> Iterator[tuple[str, DurationTally]]:
+    """Yield the times outside of layers. They may overlap with layers, so they have no share."""
+    for part, tally in summary.parts.items():
         yield _PARTS[part], tally
-    after = model.totals.after_layers
-    if after.total_ns > model.totals.proof_time.total_ns * _NOTABLE_SHARE:
+    after = summary.totals.after_layers
+    if after.total_ns > summary.totals.proof_time.total_ns * _NOTABLE_SHARE:
         yield "after layers", after
 
 
@@ -87,11 +87,11 @@ def _bar(share: float, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
-def slowest_table(model: RunSummary, width: int) -> Table:
-    """The slowest layers."""
-    layers = model.slowest
+def slowest_table(summary: RunSummary, width: int) -> Table:
+    """Make the table of the slowest layers."""
+    layers = summary.slowest
     table = _table("Slowest layers" if len(layers) > 1 else "Slowest layer")
-    many = model.totals.proofs > 1
+    many = summary.totals.proofs > 1
     wide = width >= _WIDE
     for name in [*(["proof"] if many else []), "layer"]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -126,12 +126,12 @@ def _layer_note(layer: LayerSummary) -> Text:
     return note
 
 
-def proof_table(model: RunSummary, width: int) -> Table:
-    """The proofs: the last ones, and before them those that were aborted last."""
-    recent = {proof.number for proof in model.recent}
-    aborted = [proof for proof in model.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
-    shown = [*aborted, *model.recent, *model.open_proofs[: model.recent.maxlen]]
-    table = _table(_proofs_title(model.totals.proofs, len(shown), len(aborted)))
+def proof_table(summary: RunSummary, width: int) -> Table:
+    """Make the table of the last proofs, preceded by the last aborted ones."""
+    recent = {proof.number for proof in summary.recent}
+    aborted = [proof for proof in summary.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
+    shown = [*aborted, *summary.recent, *summary.open_proofs[: summary.recent.maxlen]]
+    table = _table(_proofs_title(summary.totals.proofs, len(shown), len(aborted)))
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
     table.add_column("layers", justify="right", no_wrap=True)
@@ -139,7 +139,7 @@ def proof_table(model: RunSummary, width: int) -> Table:
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("outcome", overflow="fold")
     for proof in shown:
-        open_ns = model.elapsed_ns(proof.proof) if proof.proof is not None else 0
+        open_ns = summary.elapsed_ns(proof.proof) if proof.proof is not None else 0
         time = duration(open_ns if proof.duration_ns is None else proof.duration_ns)
         table.add_row(
             "",
@@ -153,14 +153,14 @@ def proof_table(model: RunSummary, width: int) -> Table:
     return table
 
 
-def state_tables(model: RunSummary, width: int) -> Iterator[Group]:
-    """What the runs of state programs have moved, a table for each state circuit."""
-    circuits = model.states.circuits
+def state_tables(summary: RunSummary, width: int) -> Iterator[Group]:
+    """Yield a table for each state circuit: what the runs of its programs have moved."""
+    circuits = summary.states.circuits
     for circuit in circuits:
         programs = [(name, program) for name, program in circuit.programs.items() if program.runs]
         which = words.state_convention(circuit) if len(circuits) == 1 else words.state_circuit(circuit)
         if programs:
-            # As a title of the table it would be wrapped to the table's width.
+            # Not the table's own title, which would be wrapped to the table's width.
             yield Group(Text(f"State programs ({which})", style="bold"), _state_table(programs, width))
 
 
@@ -202,6 +202,6 @@ def _short_outcome(proof: ProofSummary) -> Text:
 
 
 def trace_text(proof: ProofSummary) -> Text:
-    """A proof's trace id, and whether there is anything to find under it."""
+    """Return a proof's trace id, with a remark if the trace is not exported."""
     trace = Text(safe_text(proof.trace_id or "", 64), style="cyan")
     return trace if proof.trace_sampled else trace.append(" (not sampled, not exported)", "yellow")

@@ -1,4 +1,4 @@
-"""The screen: live view or plain lines, what is new no more often than asked, and at the end the report."""
+"""The screen: a live view or plain lines, drawn no more often than configured, and the report at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Any, Protocol, cast
 
 from rich.console import Console
 
-from proofstream_console.closing_report import report
+from proofstream_console.closing_report import closing_report
 from proofstream_console.live_face import LiveFace
 from proofstream_console.live_view import LiveView
 from proofstream_console.news import Reporter
@@ -22,9 +22,9 @@ _PLAIN_WIDTH = 100
 
 
 class Face(Protocol):
-    """One way to show a model."""
+    """One way to show a run while it goes on."""
 
-    def show(self, now: float) -> None:
+    def show_news(self, now: float) -> None:
         """Show what is new at the time `now`, in seconds."""
 
     def finish(self, now: float) -> None:
@@ -39,7 +39,7 @@ def open_screen(
     live: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> Screen | None:
-    """The screen as configured; None if nothing is to be shown, or there is nowhere to show it.
+    """Make the screen as configured; None if it is off, or there is no stream to write to.
 
     Args:
         table: The configuration table.
@@ -56,24 +56,24 @@ def open_screen(
         return None
     output = Output(target)
     in_place = draws_in_place(settings, output, environ)
-    model = RunSummary(
+    summary = RunSummary(
         clock=clock,
         live=live,
         max_recent=settings.max_proofs,
         max_slowest=settings.slowest,
     )
-    reporter = Reporter(model.news, log_lines_per_s=settings.log_lines_per_s)
+    reporter = Reporter(summary.news, log_lines_per_s=settings.log_lines_per_s)
     console = _console(output, environ, in_place=in_place)
     if in_place:
-        view = LiveView(model, max_layers=settings.max_layers, max_proofs=settings.max_proofs)
-        face: Face = LiveFace(console, model, reporter, view, output.write)
+        view = LiveView(summary, max_layers=settings.max_layers, max_proofs=settings.max_proofs)
+        face: Face = LiveFace(console, summary, reporter, view, output.write)
     else:
-        face = PlainFace(model, reporter, output.write, progress_s=settings.progress_s)
-    return Screen(model, face, output, console, throttle=Throttle(settings.refresh_s, start=clock()), clock=clock)
+        face = PlainFace(summary, reporter, output.write, progress_s=settings.progress_s)
+    return Screen(summary, face, output, console, throttle=Throttle(settings.refresh_s, start=clock()), clock=clock)
 
 
 def draws_in_place(settings: Settings, output: Output, environ: Mapping[str, str]) -> bool:
-    """Whether the live view is right for this stream; else plain lines are."""
+    """Return whether this stream gets the live view; else it gets plain lines."""
     if settings.mode == "plain" or not output.isatty() or environ.get("TERM", "").lower() in {"dumb", "unknown"}:
         return False
     return settings.mode == "live" or not environ.get("NO_COLOR")
@@ -94,16 +94,16 @@ def _console(output: Output, environ: Mapping[str, str], *, in_place: bool) -> C
 
 
 class Screen:
-    """Shows a model on a stream. Made by `open_screen`.
+    """Shows a run on a stream. Made by `open_screen`.
 
     Attributes:
-        model: What is shown.
+        summary: The run so far.
         output: The stream.
     """
 
     def __init__(
         self,
-        model: RunSummary,
+        summary: RunSummary,
         face: Face,
         output: Output,
         console: Console,
@@ -111,7 +111,7 @@ class Screen:
         throttle: Throttle,
         clock: Callable[[], float],
     ) -> None:
-        self.model = model
+        self.summary = summary
         self.output = output
         self._face = face
         self._console = console
@@ -119,19 +119,19 @@ class Screen:
         self._clock = clock
 
     def refresh(self) -> None:
-        """Show what is new, if it is time to and the stream takes it."""
+        """Show what is new, if it is time to and the stream accepts it."""
         now = self._clock()
-        if self._throttle.due(now) and self.output.ready():
-            self._face.show(now)
+        if self._throttle.is_due(now) and self.output.is_ready():
+            self._face.show_news(now)
 
     def close(self, timeout_s: float) -> None:
-        """Print the report, and wait for the stream to take it, for `timeout_s` seconds at most."""
-        if not self.model.was_opened:
-            return  # the run ended before anything could be read; whoever ended it says why
+        """Print the report, and wait at most `timeout_s` seconds for the stream to accept it."""
+        if not self.summary.was_opened:
+            return  # the run ended before anything could be read, and the command says why
         self._face.finish(self._clock())
         with self._console.capture() as capture:
-            self._console.print(report(self.model, width=self._console.width))
-        lines = [*([] if self.model.is_empty else [""]), *capture.get().splitlines()]
+            self._console.print(closing_report(self.summary, width=self._console.width))
+        lines = [*([] if self.summary.is_empty else [""]), *capture.get().splitlines()]
         self.output.write("".join(f"{line.rstrip()}\n" for line in lines))
         if not self.output.drain(timeout_s):
             self.output.give_up()

@@ -1,4 +1,4 @@
-"""What a person can configure of the console."""
+"""The user's settings of the console."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Settings(BaseModel):
 
     Attributes:
         enabled: Whether anything is shown.
-        mode: `live`, a view that is drawn anew in place; `plain`, lines as things happen; `auto`, live where standard
-            error is a terminal, unless NO_COLOR is set. Where no terminal can draw it, `live` is plain, too.
-        refresh_s: Seconds between two drawings of the live view at least.
+        mode: `live`, a view that is redrawn in place; `plain`, lines as things happen; `auto`, live if standard error
+            is a terminal, unless NO_COLOR is set. If no terminal can draw it, `live` is plain, too.
+        refresh_s: The fewest seconds between two drawings of the live view.
         max_layers: Lines for active layers in the live view.
         max_proofs: Proofs in the live view, and in the closing table.
         slowest: Lines for the slowest layers in the closing table.
-        progress_s: In plain mode, seconds after which a proof that goes on is mentioned again.
+        progress_s: In plain mode, seconds until an open proof is mentioned again.
         log_lines_per_s: Lines of the producer's log that are shown per second, on average; the others are counted.
     """
 

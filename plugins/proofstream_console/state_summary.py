@@ -9,7 +9,7 @@ from proofstream import StateBytesMoved, StateProgramCost
 from proofstream_console.formats import clip
 
 MAX_CIRCUITS = 3
-"""State circuits that are remembered: the last ones that anything was heard of."""
+"""State circuits that are remembered: those that events named last."""
 
 MAX_PROGRAMS = 16
 """Programs of a circuit that are remembered."""
@@ -17,15 +17,15 @@ MAX_PROGRAMS = 16
 
 @dataclass(slots=True)
 class StateProgramSummary:
-    """One program; all figures are derived, the time is reported.
+    """One program. All bytes are derived; the time is reported.
 
     Attributes:
-        bytes: What one run writes for one sequence; None if it was not said.
-        runs: Runs that were told of.
+        bytes: What one run writes for one sequence; None if it is not known.
+        runs: Runs so far.
         sequences: Over all those runs.
         moved_bytes: What they wrote.
-        timed_bytes: What those of them wrote whose duration is known.
-        timed_ns: How long these took.
+        timed_bytes: What the runs with a known duration wrote.
+        timed_ns: How long those took.
     """
 
     bytes: int | None = None
@@ -35,55 +35,48 @@ class StateProgramSummary:
     timed_bytes: int = 0
     timed_ns: int = 0
 
-    def move(self, event: StateBytesMoved) -> None:
-        """Take in what runs have moved."""
+    def add_runs(self, event: StateBytesMoved) -> None:
+        """Add what runs have moved."""
         self.runs += event.runs
         self.sequences += event.sequences
         self.moved_bytes += event.bytes
         self.timed_bytes += event.timed_bytes
         self.timed_ns += event.timed_ns
 
-    def add(self, other: StateProgramSummary) -> None:
-        """Take in another program's runs."""
-        self.runs += other.runs
-        self.sequences += other.sequences
-        self.moved_bytes += other.moved_bytes
-        self.timed_bytes += other.timed_bytes
-        self.timed_ns += other.timed_ns
-
     @property
     def bytes_per_s(self) -> float | None:
-        """The bandwidth achieved, over all runs whose duration is known; None if there are none."""
+        """The bandwidth over all runs with a known duration; None without any."""
         return self.timed_bytes * 1e9 / self.timed_ns if self.timed_ns else None
 
 
 @dataclass(slots=True)
 class StateCircuitSummary:
-    """One state circuit under one convention; `recurrent_layers` is None if it was not said."""
+    """One state circuit under one convention.
+
+    Attributes:
+        name: Its name.
+        convention: How its states are counted.
+        recurrent_layers: How many it has; None if it is not known.
+        programs: Its programs by name.
+        total: The runs of all programs together.
+    """
 
     name: str
     convention: str
     recurrent_layers: int | None = None
     programs: dict[str, StateProgramSummary] = field(default_factory=dict[str, StateProgramSummary])
+    total: StateProgramSummary = field(default_factory=StateProgramSummary)
 
     def program(self, name: str) -> StateProgramSummary | None:
-        """A program, taken in if there is room; else None."""
+        """Return a program, added if there is room; else None."""
         found = self.programs.get(name)
         if found is None and len(self.programs) < MAX_PROGRAMS:
             found = self.programs[name] = StateProgramSummary()
         return found
 
     @property
-    def total(self) -> StateProgramSummary:
-        """The runs of all programs together."""
-        total = StateProgramSummary()
-        for program in self.programs.values():
-            total.add(program)
-        return total
-
-    @property
     def costs(self) -> dict[int, list[str]]:
-        """The programs by what one run of them writes, in the order in which they were told of."""
+        """The programs by what one run of them writes, in the order in which events named them."""
         costs: dict[int, list[str]] = {}
         for name, program in self.programs.items():
             if program.bytes is not None:
@@ -92,7 +85,7 @@ class StateCircuitSummary:
 
 
 class StateSummary:
-    """What is known of all of them."""
+    """The state circuits, and how many more were forgotten."""
 
     def __init__(self) -> None:
         self._circuits: OrderedDict[tuple[str, str], StateCircuitSummary] = OrderedDict()
@@ -100,10 +93,10 @@ class StateSummary:
 
     @property
     def circuits(self) -> list[StateCircuitSummary]:
-        """The state circuits, the one first that was last heard of."""
+        """The state circuits, the most recently named first."""
         return list(reversed(self._circuits.values()))
 
-    def price(self, event: StateProgramCost) -> None:
+    def add_cost(self, event: StateProgramCost) -> None:
         """Remember what a program costs."""
         circuit = self._circuit(event)
         circuit.recurrent_layers = event.recurrent_layers
@@ -111,11 +104,13 @@ class StateSummary:
         if program is not None:
             program.bytes = event.bytes
 
-    def move(self, event: StateBytesMoved) -> None:
+    def add_runs(self, event: StateBytesMoved) -> None:
         """Remember what a program's runs have moved."""
-        program = self._circuit(event).program(clip(event.program))
+        circuit = self._circuit(event)
+        program = circuit.program(clip(event.program))
         if program is not None:
-            program.move(event)
+            program.add_runs(event)
+            circuit.total.add_runs(event)
 
     def _circuit(self, event: StateProgramCost | StateBytesMoved) -> StateCircuitSummary:
         key = clip(event.circuit), clip(event.convention)

@@ -1,22 +1,23 @@
-"""What is said about proofs, layers and plugins: live view, plain lines and report use the same words."""
+"""Sentences about proofs, layers and plugins, shared by live view, plain lines and report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from proofstream import Interval, PluginHealth
+from proofstream import Interval, PluginHealth, safe_text
 from proofstream_console.device_summary import DeviceFigures, DeviceSummary, MeasuredDevice
-from proofstream_console.formats import DOT, count, counted, duration, memory, percent, safe_text, size
-from proofstream_console.proof_summary import NOT_WORKING, ProofSummary
+from proofstream_console.formats import DOT, count, counted, duration, memory, percent, size
+from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.state_summary import StateCircuitSummary, StateProgramSummary
+from proofstream_console.trouble import NOT_WORKING, undelivered
 
 MAX_NAME = 60
 MAX_MESSAGE = 500
 
 
 def proof_title(proof: ProofSummary) -> str:
-    """What is proved and on what, as far as that was said."""
-    model = safe_text(proof.model, MAX_NAME) if proof.model else "proof"
+    """Return what is proved and on which backend, as far as the producer named them."""
+    model = safe_text(proof.model_name, MAX_NAME) if proof.model_name else "proof"
     return model + _on_backend(proof)
 
 
@@ -25,7 +26,7 @@ def _on_backend(proof: ProofSummary) -> str:
 
 
 def full_title(proof: ProofSummary) -> str:
-    """The same with the producer's name of the job, where there is one."""
+    """Return a proof's title with the producer's name of the job, if it has one."""
     return proof_title(proof) + _of_job(proof)
 
 
@@ -34,27 +35,27 @@ def _of_job(proof: ProofSummary) -> str:
 
 
 def proof_opened(proof: ProofSummary) -> str:
-    """One line for a proof that began."""
+    """Return one line for a proof that began."""
     if not proof.start_seen:
         return f"proof {proof.number + 1} joined after its start"
-    subject = f": {proof_title(proof)}" if proof.model else _on_backend(proof)
+    subject = f": {proof_title(proof)}" if proof.model_name else _on_backend(proof)
     layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
     return f"proof {proof.number + 1} started{subject}{_of_job(proof)}{layers}"
 
 
 def layers_done(proof: ProofSummary) -> str:
-    """How far a proof is, in layers."""
+    """Return a proof's progress in layers: `2 of 4 layers`."""
     return f"{layers_of(proof)} {'layer' if (proof.num_layers or proof.layers_left_behind) == 1 else 'layers'}"
 
 
 def layers_of(proof: ProofSummary) -> str:
-    """Layers done, and announced if any were."""
+    """Return the number of layers done, of those announced if any were: `2 of 4`."""
     done = count(proof.layers_left_behind)
     return f"{done} of {count(proof.num_layers)}" if proof.num_layers else done
 
 
 def outcome(proof: ProofSummary) -> str:
-    """How a proof ended."""
+    """Return how a proof ended."""
     took = duration(proof.duration_ns or 0)
     if proof.aborted_reason is None:
         return f"complete in {took}"
@@ -62,54 +63,60 @@ def outcome(proof: ProofSummary) -> str:
 
 
 def last_place(proof: ProofSummary) -> str:
-    """Where a proof was last seen: ` in layer 9 MatMul`, or nothing."""
+    """Return where a proof was last seen: ` in layer 9 MatMul`, or an empty text."""
     if proof.last_layer is None:
         return ""
     return f" in layer {proof.last_layer[0]} {proof.last_layer[1]}"
 
 
 def proof_ended(proof: ProofSummary) -> str:
-    """One line for a proof that ended."""
+    """Return one line for a proof that ended."""
     lost = f", {count(proof.lost)} events lost" if proof.lost else ""
     return f"proof {proof.number + 1} {outcome(proof)} ({layers_done(proof)}, {counted(proof.rounds, 'round')}{lost})"
 
 
 def proof_progress(proof: ProofSummary, elapsed_ns: int, active: list[Interval]) -> str:
-    """One line for a proof that goes on."""
+    """Return one line for an open proof."""
     share = f"{percent(proof.progress)}, " if proof.progress is not None else ""
-    place = f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
     return (
         f"proof {proof.number + 1}: {share}{layers_done(proof)}, {counted(proof.rounds, 'round')}, "
-        f"{duration(elapsed_ns)}{place}"
+        f"{duration(elapsed_ns)}{active_place(active)}"
     )
 
 
+def active_place(active: list[Interval]) -> str:
+    """Return where an open proof is: `, in layer 9 MatMul`, or an empty text."""
+    return f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
+
+
+def hidden_lines(hidden: int) -> str:
+    """Return one line for the lines that were not shown."""
+    return f"({counted(hidden, 'more line')} not shown)"
+
+
 def plugin_trouble(health: PluginHealth) -> str:
-    """One line for a plugin that does not work, or could not keep up."""
-    name = safe_text(health.plugin, MAX_NAME)
+    """Return one line for a plugin that does not work, or could not keep up."""
     dropped = sum(health.dropped.values())
     said: list[str] = []
     if health.status in NOT_WORKING:
         said.append(f"{health.status}: {safe_text(health.reason)}" if health.reason else health.status)
     if dropped:
         said.append(f"{counted(dropped, 'event')} dropped")
-    for counter, number in health.counters.items():
-        if counter.startswith("lost_") and number:
-            said.append(f"{count(number)} {safe_text(counter.removeprefix('lost_').replace('_', ' '))} not delivered")
-    return f"plugin {name} {', '.join(said)}"
+    said += [f"{count(number)} {safe_text(thing)} not delivered" for thing, number in undelivered(health).items()]
+    return f"plugin {safe_text(health.plugin, MAX_NAME)} {', '.join(said)}"
 
 
 def unknown_kinds(counts: Mapping[str, int]) -> str:
-    """One line for events that nobody here understands."""
+    """Return one line for events of undeclared kinds."""
     kinds = ", ".join(safe_text(kind, MAX_NAME) for kind in counts)
-    return f"{counted(sum(counts.values()), 'event')} of a kind that nobody declared: {kinds}"
+    return f"{counted(sum(counts.values()), 'event')} of undeclared kinds: {kinds}"
 
 
 def device_lines(devices: DeviceSummary, *, whole_run: bool = False) -> Iterator[str]:
-    """One line for each device: what is measured, of now or of the whole run, else what is reported."""
+    """Yield one line for each device: measured figures, of now or of the whole run, else reported ones."""
     for measured in devices.measured:
-        yield _measured_line(measured, _busy_then(measured) if whole_run else _busy_now(measured))
-    for reported in devices.known:
+        yield _measured_line(measured, _figures_of_run(measured) if whole_run else _figures_now(measured))
+    for reported in devices.reported:
         yield _reported_line(reported)
 
 
@@ -118,17 +125,17 @@ def _measured_line(device: MeasuredDevice, figures: list[str]) -> str:
     name = f" {safe_text(device.name, MAX_NAME)}" if device.name else ""
     said = [f"{'MIG' if device.is_part else 'GPU'}{number}{name}"]
     if device.is_lost:
-        said.append("lost: it does not answer any more")
+        said.append("lost: it has stopped answering")
     return f" {DOT} ".join([*said, *figures]) + " (measured)"
 
 
-def _busy_now(device: MeasuredDevice) -> list[str]:
+def _figures_now(device: MeasuredDevice) -> list[str]:
     said = [f"{percent(device.utilization)} busy"] if device.utilization is not None else []
     said += _memory_of(device.memory_used_bytes, device.memory_total_bytes)
     return [*said, f"{device.power_w:.0f} W"] if device.power_w is not None else said
 
 
-def _busy_then(device: MeasuredDevice) -> list[str]:
+def _figures_of_run(device: MeasuredDevice) -> list[str]:
     mean = device.mean_utilization
     said = [f"{percent(mean)} busy while proving"] if mean is not None else []
     return [*said, *(f"at most {used}" for used in _memory_of(device.peak_memory_bytes, device.memory_total_bytes))]
@@ -141,27 +148,26 @@ def _memory_of(used: int | None, total: int | None) -> list[str]:
 
 
 def _reported_line(device: DeviceFigures) -> str:
-    """One line for a device; all of it is what the producer reports."""
     said = [safe_text(device.name, MAX_NAME) if device.name else f"device {device.device_id}"]
-    if device.memory_bytes is not None:
-        said.append(f"{memory(device.memory_bytes)} memory")
+    if device.free_memory_bytes is not None:
+        said.append(f"{memory(device.free_memory_bytes)} free memory")
     if device.utilization is not None:
         said.append(f"{percent(device.utilization)} busy")
     return f" {DOT} ".join(said) + " (reported)"
 
 
 def state_circuit(circuit: StateCircuitSummary) -> str:
-    """The name of a state circuit and its convention, since its bytes mean nothing without that."""
+    """Return a state circuit's name and convention, because its bytes mean nothing without the convention."""
     return f"{safe_text(circuit.name, MAX_NAME)}, {state_convention(circuit)}"
 
 
 def state_convention(circuit: StateCircuitSummary) -> str:
-    """Under which convention its states are counted."""
+    """Return the convention that counts a circuit's states."""
     return f"convention {safe_text(circuit.convention, MAX_NAME)}"
 
 
 def state_costs(circuit: StateCircuitSummary) -> str:
-    """One line for what each program of a state circuit writes for one sequence."""
+    """Return one line for what each program of a state circuit writes for one sequence."""
     layers = "" if circuit.recurrent_layers is None else f", {counted(circuit.recurrent_layers, 'recurrent layer')}"
     costs = "; ".join(
         f"{size(number)} per sequence for {', '.join(safe_text(name, MAX_NAME) for name in names)}"
@@ -171,7 +177,7 @@ def state_costs(circuit: StateCircuitSummary) -> str:
 
 
 def state_now(circuit: StateCircuitSummary) -> Iterator[str]:
-    """The parts of one line for a state circuit, the least important last."""
+    """Yield the parts of one line for a state circuit, the least important last."""
     costs, total = circuit.costs, circuit.total
     if costs:
         spread = size(min(costs)) if len(costs) == 1 else f"{size(min(costs))} to {size(max(costs))}"
@@ -184,7 +190,7 @@ def state_now(circuit: StateCircuitSummary) -> Iterator[str]:
 
 
 def bandwidth(program: StateProgramSummary) -> str:
-    """What runs wrote per second, or nothing if that is not known."""
+    """Return what runs wrote per second, or an empty text if that is unknown."""
     return "" if program.bytes_per_s is None else f"{size(program.bytes_per_s)}/s"
 
 
@@ -193,4 +199,4 @@ TIME_SOURCES = {
     "arrival": "stamped on arrival",
     "reconstructed": "laid out from the producer's own durations",
 }
-"""How event times came to be, for a person."""
+"""How event times came to be, in words."""

@@ -1,4 +1,4 @@
-"""Streams with times laid out from the producer's own durations, and a model fed with them."""
+"""Streams with times laid out from the producer's own durations, for test modules that sum up a run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What is shown of GPUs: measured figures where there are any, and no session or proof because of them."""
+"""The lines about GPUs: measured figures if there are any, and no session or proof because of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from proofstream import (
@@ -50,18 +51,22 @@ def used(busy: float, gib: int, **figures: Any) -> GpuTelemetry:
 
 
 def fed(*events: ProofEvent) -> RunSummary:
-    model = RunSummary(clock=lambda: 0.0)
-    model.feed(tuple(envelopes(events, close=False)[1:]))
-    return model
+    summary = RunSummary(clock=lambda: 0.0)
+    summary.add_batch(tuple(envelopes(events, close=False)[1:]))
+    return summary
 
 
 def lines(*events: ProofEvent, whole_run: bool = False) -> list[str]:
     return list(words.device_lines(fed(*events).devices, whole_run=whole_run))
 
 
-def test_what_is_measured_takes_the_place_of_what_is_reported() -> None:
-    assert lines(START, REPORTED) == ["NVIDIA H100 · 1.0 GiB memory · 90 % busy (reported)"]
-    assert lines(START, REPORTED, used(0.5, 12)) == [
+def test_measured_figures_take_the_place_of_reported_ones() -> None:
+    less_free = msgspec.structs.replace(
+        REPORTED, devices=[msgspec.structs.replace(REPORTED.devices[0], free_memory_bytes=GIB // 2)]
+    )
+    assert lines(START, REPORTED) == ["NVIDIA H100 · 90 % busy (reported)"]
+    assert lines(START, REPORTED, less_free) == ["NVIDIA H100 · 0.5 GiB free memory · 90 % busy (reported)"]
+    assert lines(START, REPORTED, less_free, used(0.5, 12)) == [
         "GPU 0 NVIDIA H200 · 50 % busy · 12.0 GiB of 100.0 GiB memory · 700 W (measured)"
     ]
 
@@ -75,7 +80,7 @@ def test_the_whole_run_is_what_was_measured_while_proofs_ran() -> None:
 
 
 @pytest.mark.parametrize("whole_run", [True, False])
-def test_what_is_absent_is_not_shown_as_zero(whole_run: bool) -> None:
+def test_absent_figures_are_not_shown_as_zero(whole_run: bool) -> None:
     absent = sample(reading(name=None, index=None))
 
     assert lines(START, absent, whole_run=whole_run) == ["GPU (measured)"]
@@ -89,7 +94,7 @@ def test_zero_is_shown_where_it_was_measured() -> None:
 
 def test_a_lost_gpu_says_so_and_shows_no_old_figures() -> None:
     assert lines(START, used(0.5, 12), sample(reading(state="lost"))) == [
-        "GPU 0 NVIDIA H200 · lost: it does not answer any more (measured)"
+        "GPU 0 NVIDIA H200 · lost: it has stopped answering (measured)"
     ]
 
 
@@ -102,12 +107,12 @@ def test_instances_are_told_from_gpus() -> None:
     ]
 
 
-def test_telemetry_alone_is_no_session_and_no_event_of_a_producer() -> None:
-    model = fed(used(0.5, 12), used(0.5, 12))
+def test_telemetry_alone_opens_no_session_and_counts_no_event() -> None:
+    summary = fed(used(0.5, 12), used(0.5, 12))
 
-    assert model.is_empty
-    assert not model.was_opened
-    assert (model.totals.sessions, model.totals.events) == (0, 0)
+    assert summary.is_empty
+    assert not summary.was_opened
+    assert (summary.totals.sessions, summary.totals.events) == (0, 0)
 
 
 def test_the_number_of_devices_that_are_remembered_is_bounded() -> None:
@@ -123,12 +128,12 @@ def test_hostile_names_are_made_safe() -> None:
     assert len(line) < 200
 
 
-def test_a_plugin_that_broke_before_anything_was_opened_is_no_news() -> None:
+def test_a_plugin_that_broke_before_a_session_was_opened_makes_no_news() -> None:
     broken = PluginHealth(
         plugin="gpu", status="broken", reason="no driver", depth=0, lag_s=0.0, delivered=0, dropped={}, counters={}
     )
 
-    assert [item for item in fed(broken).news.take() if isinstance(item, PluginTrouble)] == []
-    assert [item for item in fed(START, broken).news.take() if isinstance(item, PluginTrouble)] == [
+    assert [item for item in fed(broken).news.take_news() if isinstance(item, PluginTrouble)] == []
+    assert [item for item in fed(START, broken).news.take_news() if isinstance(item, PluginTrouble)] == [
         PluginTrouble(broken)
     ]

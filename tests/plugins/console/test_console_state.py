@@ -13,7 +13,7 @@ from rich.console import Console
 import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
-from proofstream_console.closing_report import report
+from proofstream_console.closing_report import closing_report
 from proofstream_console.formats import size
 from proofstream_console.live_view import LiveView
 from proofstream_console.run_summary import RunSummary
@@ -57,19 +57,19 @@ def moved(program: str = "slot_zero", sequences: int = 8, *, timed_ns: int = 0, 
 
 
 def fed(*events: ps.ProofEvent, clock: float = 0.0) -> RunSummary:
-    model = RunSummary(clock=lambda: clock)
-    model.feed(tuple(envelopes(events, close=False)))
-    return model
+    summary = RunSummary(clock=lambda: clock)
+    summary.add_batch(tuple(envelopes(events, close=False)))
+    return summary
 
 
-def shown(model: RunSummary, width: int = 100) -> list[str]:
+def shown(summary: RunSummary, width: int = 100) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width, no_color=True, highlight=False).print(report(model, width=width))
+    Console(file=out, width=width, no_color=True, highlight=False).print(closing_report(summary, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def live_line(model: RunSummary, width: int) -> str:
-    lines = [line.plain for line in LiveView(model, max_layers=4, max_proofs=4).lines(width=width, height=24)]
+def live_line(summary: RunSummary, width: int) -> str:
+    lines = [line.plain for line in LiveView(summary, max_layers=4, max_proofs=4).lines(width=width, height=24)]
     found = [line for line in lines if line.startswith("state")]
     assert len(found) <= 1
     assert all(len(line) <= width for line in lines)
@@ -77,37 +77,37 @@ def live_line(model: RunSummary, width: int) -> str:
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
-    model = fed(START, COMPLETE)
-    assert live_line(model, 80) == ""
-    assert not [line for line in shown(model) if "state" in line.lower()]
+    summary = fed(START, COMPLETE)
+    assert live_line(summary, 80) == ""
+    assert not [line for line in shown(summary) if "state" in line.lower()]
 
 
 def test_programs_that_cost_the_same_are_told_at_once() -> None:
-    model = fed(START, *map(cost, PROGRAMS), COMPLETE)
-    (circuit,) = model.states.circuits
+    summary = fed(START, *map(cost, PROGRAMS), COMPLETE)
+    (circuit,) = summary.states.circuits
     assert words.state_costs(circuit) == (
         "48.0 MiB per sequence for verify_checkpoint, verify_rollback, commit_accepted, slot_zero "
         "(derived; nano-30b, convention vllm, 23 recurrent layers)"
     )
-    assert "  state    48.0 MiB per sequence for verify_checkpoint," in "\n".join(shown(model))
-    assert not [line for line in shown(model) if line.startswith("State programs")]
+    assert "  state    48.0 MiB per sequence for verify_checkpoint," in "\n".join(shown(summary))
+    assert not [line for line in shown(summary) if line.startswith("State programs")]
 
 
 def test_programs_that_cost_differently_are_told_apart() -> None:
-    model = fed(cost(), cost("ring_save", MIB), cost("prefix_save", 96 * MIB), cost("ring_restore", MIB))
-    (circuit,) = model.states.circuits
+    summary = fed(cost(), cost("ring_save", MIB), cost("prefix_save", 96 * MIB), cost("ring_restore", MIB))
+    (circuit,) = summary.states.circuits
     said = words.state_costs(circuit)
     assert "48.0 MiB per sequence for slot_zero; 1.00 MiB per sequence for ring_save, ring_restore; 96.0 MiB" in said
-    assert live_line(model, 80) == "state (vllm, derived) · 1.00 MiB to 96.0 MiB per sequence · nano-30b"
+    assert live_line(summary, 80) == "state (vllm, derived) · 1.00 MiB to 96.0 MiB per sequence · nano-30b"
 
 
 def test_the_latest_word_on_a_program_counts() -> None:
-    model = fed(cost(number=1), cost(number=2), cost(number=2))
-    assert model.states.circuits[0].costs == {2: ["slot_zero"]}
+    summary = fed(cost(number=1), cost(number=2), cost(number=2))
+    assert summary.states.circuits[0].costs == {2: ["slot_zero"]}
 
 
 def test_runs_have_a_table() -> None:
-    model = fed(
+    summary = fed(
         START,
         *map(cost, PROGRAMS),
         moved("verify_checkpoint", 64, timed_ns=3_000_000),
@@ -115,7 +115,7 @@ def test_runs_have_a_table() -> None:
         moved("slot_zero", 1),
         COMPLETE,
     )
-    table = shown(model)[shown(model).index("State programs (convention vllm)") :]
+    table = shown(summary)[shown(summary).index("State programs (convention vllm)") :]
     assert [line.split() for line in table[1:4]] == [
         ["program", "runs", "sequences", "moved", "bandwidth"],
         ["verify_checkpoint", "4", "128", "6.00", "GiB", "1.46", "TiB/s"],
@@ -125,9 +125,9 @@ def test_runs_have_a_table() -> None:
 
 
 def test_there_is_no_bandwidth_without_a_duration() -> None:
-    model = fed(cost(), moved())
-    assert "bandwidth" not in "\n".join(shown(model))
-    assert live_line(model, 80) == "state (vllm, derived) · 48.0 MiB per sequence · 384 MiB moved · nano-30b"
+    summary = fed(cost(), moved())
+    assert "bandwidth" not in "\n".join(shown(summary))
+    assert live_line(summary, 80) == "state (vllm, derived) · 48.0 MiB per sequence · 384 MiB moved · nano-30b"
 
 
 @pytest.mark.parametrize(
@@ -147,31 +147,33 @@ def test_what_does_not_fit_is_left_out(width: int, expected: str) -> None:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_of_the_report_is_wider_than_the_terminal(width: int) -> None:
     wide: dict[str, Any] = {"circuit": "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "convention": "transformers"}
-    model = fed(*(cost(program, **wide) for program in PROGRAMS), *(moved(p, timed_ns=10**6, **wide) for p in PROGRAMS))
-    assert max(len(line) for line in shown(model, width)) <= width
+    summary = fed(
+        *(cost(program, **wide) for program in PROGRAMS), *(moved(p, timed_ns=10**6, **wide) for p in PROGRAMS)
+    )
+    assert max(len(line) for line in shown(summary, width)) <= width
 
 
 def test_runs_without_a_cost_are_shown_too() -> None:
-    model = fed(moved())
-    assert live_line(model, 80) == "state (vllm, derived) · 384 MiB moved · nano-30b"
-    (circuit,) = model.states.circuits
+    summary = fed(moved())
+    assert live_line(summary, 80) == "state (vllm, derived) · 384 MiB moved · nano-30b"
+    (circuit,) = summary.states.circuits
     assert words.state_costs(circuit) == "nano-30b, convention vllm"
 
 
 def test_conventions_are_never_mixed() -> None:
     other: dict[str, Any] = {"convention": "transformers"}
-    model = fed(START, cost(), cost(number=64 * MIB, **other), moved(**other))
-    assert [(c.convention, c.total.runs) for c in model.states.circuits] == [("transformers", 2), ("vllm", 0)]
-    assert live_line(model, 80).startswith("state (transformers, derived) · 64.0 MiB per sequence")
-    lines = shown(model)
+    summary = fed(START, cost(), cost(number=64 * MIB, **other), moved(**other))
+    assert [(c.convention, c.total.runs) for c in summary.states.circuits] == [("transformers", 2), ("vllm", 0)]
+    assert live_line(summary, 80).startswith("state (transformers, derived) · 64.0 MiB per sequence")
+    lines = shown(summary)
     assert len([line for line in lines if line.startswith("  state ")]) == 2
     assert "State programs (nano-30b, convention transformers)" in lines
 
 
 def test_what_others_wrote_cannot_do_harm() -> None:
     bad = "\x1b[2J\u202e" + "x" * 10_000
-    model = fed(cost(bad, circuit=bad, convention=bad), moved(bad, circuit=bad, convention=bad))
-    text = "\n".join([*shown(model), live_line(model, 80)])
+    summary = fed(cost(bad, circuit=bad, convention=bad), moved(bad, circuit=bad, convention=bad))
+    text = "\n".join([*shown(summary), live_line(summary, 80)])
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert len(text) < 3000
@@ -179,31 +181,31 @@ def test_what_others_wrote_cannot_do_harm() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     many = [cost(f"p{n}", circuit=f"c{n % 9}") for n in range(9)]
-    model = fed(START, *many, *(cost(f"p{n}", circuit="last") for n in range(100)))
-    assert len(model.states.circuits) == MAX_CIRCUITS
-    assert len(model.states.circuits[0].programs) == MAX_PROGRAMS
-    assert model.states.forgotten == 10 - MAX_CIRCUITS
-    assert any("and 7 state circuits before" in line for line in shown(model))
+    summary = fed(START, *many, *(cost(f"p{n}", circuit="last") for n in range(100)))
+    assert len(summary.states.circuits) == MAX_CIRCUITS
+    assert len(summary.states.circuits[0].programs) == MAX_PROGRAMS
+    assert summary.states.forgotten == 10 - MAX_CIRCUITS
+    assert any("and 7 state circuits before" in line for line in shown(summary))
 
 
-def test_derived_events_are_none_of_the_producers() -> None:
+def test_derived_events_are_not_counted_as_events_of_producers() -> None:
     plain, priced = fed(START, COMPLETE), fed(START, COMPLETE, cost(), moved())
     assert priced.totals == plain.totals
     alone = RunSummary(clock=lambda: 0.0)
-    alone.feed(tuple(envelopes([cost(), moved()], close=False)[1:]))
+    alone.add_batch(tuple(envelopes([cost(), moved()], close=False)[1:]))
     assert not alone.was_opened
     assert alone.is_empty
 
 
 def test_an_engine_that_runs_beside_a_silent_proof_does_not_hide_the_silence() -> None:
     now = [0.0]
-    model = RunSummary(clock=lambda: now[0])
+    summary = RunSummary(clock=lambda: now[0])
     items = envelopes([START, ps.StateProgramRun(program="slot_zero", sequences=1)], close=False)
-    model.feed(tuple(items[:-1]))
+    summary.add_batch(tuple(items[:-1]))
     now[0] = 60.0
-    model.feed((items[-1],))
-    assert model.quiet_s("test-session") == 60.0
-    assert model.totals.events == 2
+    summary.add_batch((items[-1],))
+    assert summary.quiet_s("test-session") == 60.0
+    assert summary.totals.events == 2
 
 
 def test_the_plugin_prints_it() -> None:

@@ -1,4 +1,4 @@
-"""The model: its numbers on every stream, and that it stays small."""
+"""The summary of a run: its numbers on every stream, and that it stays small."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Clock:
         return self.now
 
 
-def new_model(**settings: Any) -> RunSummary:
+def new_summary(**settings: Any) -> RunSummary:
     return RunSummary(clock=settings.pop("clock", Clock()), **settings)
 
 
@@ -92,8 +92,8 @@ def one_round(index: int) -> SumcheckRound:
     )
 
 
-def feed(model: RunSummary, *events: ProofEvent, session_id: str = "s", close: bool = False) -> None:
-    model.feed(tuple(envelopes(events, session_id=session_id, close=close)))
+def feed(summary: RunSummary, *events: ProofEvent, session_id: str = "s", close: bool = False) -> None:
+    summary.add_batch(tuple(envelopes(events, session_id=session_id, close=close)))
 
 
 EXPECTED = sorted(path.name.removesuffix(".expect.json") for path in WIRE.glob("*.expect.json"))
@@ -102,12 +102,12 @@ EXPECTED = sorted(path.name.removesuffix(".expect.json") for path in WIRE.glob("
 @pytest.mark.parametrize("name", EXPECTED)
 def test_numbers_are_those_of_the_stream(name: str, streams: Streams) -> None:
     expected = json.loads((WIRE / f"{name}.expect.json").read_text())
-    model = new_model()
-    model.feed(streams(name))
+    summary = new_summary()
+    summary.add_batch(streams(name))
     proofs = expected.get("proofs", [])
-    assert model.totals.proofs == len(proofs)
-    assert model.open_proofs == []
-    for found, wanted in zip(model.recent, proofs, strict=True):
+    assert summary.totals.proofs == len(proofs)
+    assert summary.open_proofs == []
+    for found, wanted in zip(summary.recent, proofs, strict=True):
         assert found.layers_ended == wanted["layers_ended"]
         started = found.layers_done + (found.aborted_reason is not None)
         assert started == wanted["layers_started"]
@@ -115,22 +115,22 @@ def test_numbers_are_those_of_the_stream(name: str, streams: Streams) -> None:
         assert (found.aborted_reason is not None) == wanted["aborted"]
         assert found.reported_ms == wanted["duration_ms_sum"]
         assert found.num_layers == expected.get("num_layers", wanted["layers_started"])
-    assert model.rounds == sum(proof["rounds"] for proof in proofs)
-    assert model.lost == expected.get("lost_events", 0)
-    assert model.totals.refused == len(expected.get("rejected_lines", []))
-    assert sum(tally.total_ns for tally in model.by_kind.values()) == 1_000_000 * sum(
+    assert summary.rounds == sum(proof["rounds"] for proof in proofs)
+    assert summary.totals.lost == expected.get("lost_events", 0)
+    assert summary.totals.refused == len(expected.get("rejected_lines", []))
+    assert sum(tally.total_ns for tally in summary.by_kind.values()) == 1_000_000 * sum(
         proof["duration_ms_sum"] for proof in proofs
     )
     if "stark" in expected:
-        assert model.parts[IntervalKind.STARK_PROOF].count == expected["stark"]
+        assert summary.parts[IntervalKind.STARK_PROOF].count == expected["stark"]
     if "aborted_in_layer" in expected:
-        assert model.recent_aborted[0].last_layer == (expected["aborted_in_layer"], "MatMul")
+        assert summary.recent_aborted[0].last_layer == (expected["aborted_in_layer"], "MatMul")
     if "layers_without_end" in expected:
-        assert model.totals.layers_without_end == len(expected["layers_without_end"])
+        assert summary.totals.layers_without_end == len(expected["layers_without_end"])
 
 
 def test_the_slowest_layers_are_kept_in_order() -> None:
-    model = new_model(max_slowest=3)
+    summary = new_summary(max_slowest=3)
     now = list(envelopes([proof_start(num_layers=9)], close=False))
     time = now[-1].time_unix_nano
     for index, took in enumerate([5, 9, 1, 9, 7, 2]):
@@ -138,8 +138,8 @@ def test_the_slowest_layers_are_kept_in_order() -> None:
         now.append(msgspec.structs.replace(start, time_unix_nano=time))
         time += took * 1_000_000
         now.append(msgspec.structs.replace(end, time_unix_nano=time))
-    model.feed(tuple(now))
-    assert [(layer.index, layer.duration_ns) for layer in model.slowest] == [
+    summary.add_batch(tuple(now))
+    assert [(layer.index, layer.duration_ns) for layer in summary.slowest] == [
         (1, 9_000_000),
         (3, 9_000_000),
         (4, 7_000_000),
@@ -147,70 +147,92 @@ def test_the_slowest_layers_are_kept_in_order() -> None:
 
 
 def test_no_slowest_layers_can_be_asked_for() -> None:
-    model = new_model(max_slowest=0)
-    feed(model, proof_start(), layer_start(1), layer_end(1))
-    assert model.slowest == []
+    summary = new_summary(max_slowest=0)
+    feed(summary, proof_start(), layer_start(1), layer_end(1))
+    assert summary.slowest == []
 
 
 def test_progress_counts_layers_that_the_walk_left_behind() -> None:
-    model = new_model()
-    feed(model, proof_start(num_layers=4), layer_start(3), layer_start(2))
-    (proof,) = model.open_proofs
+    summary = new_summary()
+    feed(summary, proof_start(num_layers=4), layer_start(3), layer_start(2))
+    (proof,) = summary.open_proofs
     assert (proof.layers_done, proof.layers_left_behind, proof.progress) == (0, 1, 0.25)
 
 
 def test_running_time_goes_on_with_our_clock_when_live() -> None:
     clock = Clock()
-    model = new_model(clock=clock)
-    feed(model, proof_start(), layer_start(1))
-    (proof,) = model.open_proofs
+    summary = new_summary(clock=clock)
+    feed(summary, proof_start(), layer_start(1))
+    (proof,) = summary.open_proofs
     assert proof.proof is not None
-    at_first = model.elapsed_ns(proof.proof)
+    at_first = summary.elapsed_ns(proof.proof)
     clock.now += 2.5
-    assert model.elapsed_ns(proof.proof) - at_first == 2_500_000_000
-    assert model.quiet_s("s") == 2.5
+    assert summary.elapsed_ns(proof.proof) - at_first == 2_500_000_000
+    assert summary.quiet_s("s") == 2.5
 
 
 def test_running_time_stands_still_with_the_events_of_a_replay() -> None:
     clock = Clock()
-    model = new_model(clock=clock, live=False)
-    feed(model, proof_start(), layer_start(1))
-    (proof,) = model.open_proofs
+    summary = new_summary(clock=clock, live=False)
+    feed(summary, proof_start(), layer_start(1))
+    (proof,) = summary.open_proofs
     assert proof.proof is not None
     clock.now += 1000
-    assert model.elapsed_ns(proof.proof) == 1_000_000
-    assert model.quiet_s("s") == 0
+    assert summary.elapsed_ns(proof.proof) == 1_000_000
+    assert summary.quiet_s("s") == 0
 
 
 def test_sessions_and_jobs_are_kept_apart() -> None:
-    model = new_model()
-    feed(model, proof_start("one"), session_id="a")
+    summary = new_summary()
+    feed(summary, proof_start("one"), session_id="a")
     job = [msgspec.structs.replace(e, job_id="7") for e in envelopes([proof_start("two")], session_id="a", close=False)]
-    model.feed(tuple(job[1:]))
-    feed(model, proof_start("three"), session_id="b")
-    assert [(p.model, p.session_id, p.job_id) for p in model.open_proofs] == [
+    summary.add_batch(tuple(job[1:]))
+    feed(summary, proof_start("three"), session_id="b")
+    assert [(p.model_name, p.session_id, p.job_id) for p in summary.open_proofs] == [
         ("one", "a", None),
         ("two", "a", "7"),
         ("three", "b", None),
     ]
-    assert model.totals.sessions == 2
+    assert summary.totals.sessions == 2
 
 
 def test_losses_are_those_of_open_and_of_closed_sessions() -> None:
-    model = new_model()
-    feed(model, EventsLost(where="intake", counts={"SumcheckRound": 5, "Log": 1}), session_id="a", close=True)
-    feed(model, Log(level=LogLevel.Warn, message="lagged 17 events"), session_id="b")
-    assert model.lost == 23
+    summary = new_summary()
+    feed(summary, EventsLost(where="intake", counts={"SumcheckRound": 5, "Log": 1}), session_id="a", close=True)
+    feed(summary, Log(level=LogLevel.Warn, message="lagged 17 events"), session_id="b")
+    assert summary.totals.lost == 23
+
+
+def test_a_session_that_begins_again_counts_its_losses_once() -> None:
+    summary = new_summary()
+    for _ in range(3):
+        feed(summary, EventsLost(where="intake", counts={"Log": 5}), proof_start(), close=True)
+    assert summary.totals.lost == 15
+
+
+def test_what_is_said_of_a_session_after_its_end_opens_no_other() -> None:
+    summary = new_summary()
+    feed(summary, proof_start(), proof_complete(), close=True)
+    late = EventsLost(where="intake", counts={"Log": 5}), Log(level=LogLevel.Warn, message="late")
+    summary.add_batch(tuple(envelopes(late, session_id="s", close=False)[1:]))
+    assert (summary.totals.sessions, summary.sessions) == (1, {})
+    assert LogLine(LogLevel.Warn, "late") in summary.news.take_news()
+
+
+def test_a_reported_duration_that_is_a_placeholder_is_compared_with_nothing() -> None:
+    summary = new_summary()
+    feed(summary, proof_start(), layer_start(1), layer_end(1, duration_ms=0), layer_start(0), layer_end(0), close=True)
+    assert (summary.totals.reported_ms, summary.totals.measured_ns) == (1, 1_000_000)
 
 
 def test_a_trace_is_found_for_open_and_for_ended_proofs() -> None:
-    model = new_model()
-    feed(model, proof_start("first"), proof_complete(), proof_start("second"))
+    summary = new_summary()
+    feed(summary, proof_start("first"), proof_complete(), proof_start("second"))
     for number in (0, 1):
         trace = TraceStarted(proof=number, trace_id=f"{number}" * 32, span_id="0" * 16, sampled=True)
-        model.feed(tuple(envelopes([trace], session_id="s", close=False)[1:]))
-    assert model.recent[0].trace_id == "0" * 32
-    assert model.open_proofs[0].trace_id == "1" * 32
+        summary.add_batch(tuple(envelopes([trace], session_id="s", close=False)[1:]))
+    assert summary.recent[0].trace_id == "0" * 32
+    assert summary.open_proofs[0].trace_id == "1" * 32
 
 
 def health(status: str, *, dropped: int = 0, lost: int = 0, plugin: str = "otel") -> PluginHealth:
@@ -227,41 +249,41 @@ def health(status: str, *, dropped: int = 0, lost: int = 0, plugin: str = "otel"
 
 
 def test_only_plugins_in_trouble_are_named() -> None:
-    model = new_model()
+    summary = new_summary()
     feed(
-        model,
+        summary,
         health("ready"),
         health("failed", plugin="a"),
         health("ready", dropped=2, plugin="b"),
         health("ready", lost=1, plugin="c"),
     )
-    assert [h.plugin for h in model.troubled_plugins] == ["a", "b", "c"]
-    feed(model, health("failed", plugin="a"))
-    assert len(model.news.take()) == 1, "the same failure is no news twice"
+    assert [h.plugin for h in summary.troubled_plugins] == ["a", "b", "c"]
+    feed(summary, health("failed", plugin="a"))
+    assert len(summary.news.take_news()) == 1, "the same failure is no news twice"
 
 
 def test_health_and_traces_open_no_session() -> None:
-    model = new_model()
-    model.feed(tuple(envelopes([health("ready")], session_id="host", close=False)[1:]))
-    assert model.sessions == {}
-    assert model.totals.events == 0
+    summary = new_summary()
+    summary.add_batch(tuple(envelopes([health("ready")], session_id="host", close=False)[1:]))
+    assert summary.sessions == {}
+    assert summary.totals.events == 0
 
 
 def test_news_come_in_order_and_the_urgent_survive_a_flood() -> None:
-    model = new_model()
+    summary = new_summary()
     chatter = [Log(level=LogLevel.Info, message=str(n)) for n in range(1000)]
-    feed(model, proof_start(), *chatter, Log(level=LogLevel.Error, message="out of memory"), proof_complete())
-    news = model.news.take()
+    feed(summary, proof_start(), *chatter, Log(level=LogLevel.Error, message="out of memory"), proof_complete())
+    news = summary.news.take_news()
     assert isinstance(news[0], ProofOpened)
     assert LogLine(LogLevel.Error, "out of memory") in news
-    assert model.news.take_unheard() == 1000 + 2 - 256
+    assert summary.news.take_unheard() == 1000 + 2 - 256
     assert not any(isinstance(item, ProofEnded) for item in news), "a good end is no more urgent than other lines"
 
 
 def test_trace_and_debug_lines_are_no_news() -> None:
-    model = new_model()
-    feed(model, Log(level=LogLevel.Debug, message="a"), Log(level=LogLevel.Trace, message="b"))
-    assert model.news.take() == []
+    summary = new_summary()
+    feed(summary, Log(level=LogLevel.Debug, message="a"), Log(level=LogLevel.Trace, message="b"))
+    assert summary.news.take_news() == []
 
 
 def gpu_status(name: str, utilization: float | None, free: int | None, done: int = 3) -> GpuStatus:
@@ -275,58 +297,70 @@ def gpu_status(name: str, utilization: float | None, free: int | None, done: int
         (gpu_status("CPU (SIMD)", 0.75, None), []),
         (gpu_status("GPU-0", 0.75, 0), []),
         (gpu_status("NVIDIA H100", 0.75, 0), [("NVIDIA H100", None, None)]),
-        (gpu_status("NVIDIA H100", 0.87, 40_000), [("NVIDIA H100", 40_000, 0.87)]),
-        (gpu_status("NVIDIA H100", None, 40_000), [("NVIDIA H100", 40_000, None)]),
-        (gpu_status("GPU-0", 7.0, 40_000), [(None, 40_000, None)]),
+        (gpu_status("NVIDIA H100", 0.87, 40_000), [("NVIDIA H100", None, 0.87)]),
+        (gpu_status("NVIDIA H100", None, 40_000), [("NVIDIA H100", None, None)]),
+        (gpu_status("GPU-0", 0.87, 40_000), [(None, None, 0.87)]),
+        (gpu_status("GPU-0", 7.0, 40_000), []),
     ],
 )
-def test_what_producers_fill_in_is_not_taken_for_a_fact(
+def test_placeholders_of_producers_are_not_taken_for_figures(
     status: GpuStatus, known: list[tuple[str | None, int | None, float | None]]
 ) -> None:
-    model = new_model()
-    feed(model, proof_start(), status)
-    assert [(d.name, d.memory_bytes, d.utilization) for d in model.devices.known] == known
+    summary = new_summary()
+    feed(summary, proof_start(), status)
+    assert [(d.name, d.free_memory_bytes, d.utilization) for d in summary.devices.reported] == known
+
+
+def test_free_memory_is_shown_once_it_changes_in_its_own_session() -> None:
+    summary = new_summary()
+    feed(summary, gpu_status("NVIDIA H100", None, 40_000), session_id="a")
+    feed(summary, gpu_status("NVIDIA H100", None, 30_000), session_id="b", close=True)
+    assert [device.free_memory_bytes for device in summary.devices.reported] == [None]
+    feed(summary, gpu_status("NVIDIA H100", None, 20_000), session_id="a")
+    assert [device.free_memory_bytes for device in summary.devices.reported] == [20_000]
+    feed(summary, gpu_status("NVIDIA H100", None, 10_000), session_id="b")
+    assert [device.free_memory_bytes for device in summary.devices.reported] == [None], "session b has begun again"
 
 
 def test_devices_of_two_sessions_do_not_hide_each_other() -> None:
-    model = new_model()
-    feed(model, gpu_status("NVIDIA H100", None, 40_000), session_id="a")
-    feed(model, gpu_status("CPU (SIMD)", None, None), session_id="b")
-    assert [device.name for device in model.devices.known] == ["NVIDIA H100"]
+    summary = new_summary()
+    feed(summary, gpu_status("NVIDIA H100", None, 40_000), session_id="a")
+    feed(summary, gpu_status("CPU (SIMD)", None, None), session_id="b")
+    assert [device.name for device in summary.devices.reported] == ["NVIDIA H100"]
 
 
 def test_a_thousand_proofs_and_many_events_take_no_more_memory_than_a_few() -> None:
-    model = new_model()
+    summary = new_summary()
 
     def run(session: str, proofs: int) -> None:
         for _ in range(proofs):
             rounds = [one_round(1)] * 20
-            feed(model, proof_start(), layer_start(1), *rounds, layer_end(1), proof_complete(), session_id=session)
+            feed(summary, proof_start(), layer_start(1), *rounds, layer_end(1), proof_complete(), session_id=session)
 
     run("warm", 300)
-    model.news.take()
+    summary.news.take_news()
     tracemalloc.start()
     try:
         gc.collect()  # proofs and their layers know each other
         before = tracemalloc.get_traced_memory()[0]
         run("warm", 1000)
-        model.news.take()
+        summary.news.take_news()
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert model.totals.proofs == 1300
-    assert len(model.recent) == 20
+    assert summary.totals.proofs == 1300
+    assert len(summary.recent) == 20
     assert grown < 256 * 1024
 
 
 def test_what_is_urgent_passes_a_flood_of_other_news() -> None:
-    model = new_model()
-    reporter = Reporter(model.news, log_lines_per_s=0, others_per_s=1)
+    summary = new_summary()
+    reporter = Reporter(summary.news, log_lines_per_s=0, others_per_s=1)
     died = [proof_start("dies"), layer_start(1), ProofAborted(reason="out of memory")]
     fine = [event for _ in range(20) for event in (proof_start("fine"), layer_start(1), proof_complete())]
-    feed(model, *fine, *died)
-    shown = reporter.take(0.0)
+    feed(summary, *fine, *died)
+    shown = reporter.take_shown(0.0)
     ended = [news.proof for news in shown if isinstance(news, ProofEnded)]
     assert [proof.aborted_reason for proof in ended][-1] == "out of memory"
     assert len(shown) + reporter.take_hidden(0.0) == 42
@@ -334,7 +368,7 @@ def test_what_is_urgent_passes_a_flood_of_other_news() -> None:
 
 
 def test_texts_of_any_length_are_kept_short() -> None:
-    model = new_model()
+    summary = new_summary()
     endless = "x" * 200_000
     tracemalloc.start()
     try:
@@ -342,7 +376,7 @@ def test_texts_of_any_length_are_kept_short() -> None:
             text = f"{number}{endless}"
             start = proof_start(text)
             feed(
-                model,
+                summary,
                 start,
                 gpu_status(text, None, None),
                 *[Log(level=LogLevel.Error, message=f"{text}{again}") for again in range(5)],
