@@ -256,7 +256,7 @@ ROWS: dict[str, Row] = {
     "GpuSnapshot.free_memory_bytes": Row(
         views=shown_in("metrics", "terminal", "plots"),
         metrics="proofstream.reported.gpu.free_memory",
-        terminal="GiB memory",
+        terminal="GiB free memory",
         plot="/gpu/reported/free_gib/",
     ),
 }
