@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,7 +25,7 @@ def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
     totals = summary.totals
     if summary.is_empty:
         return Text("Nothing was received.", style="yellow")
-    blocks: list[RenderableType] = [*_headlines(summary), _facts(summary)]
+    blocks: list[RenderableType] = [*_headlines(summary), _grid(_facts(summary))]
     if totals.proofs > 1:
         blocks += [Text(""), proof_table(summary, width)]
     if summary.by_kind or summary.parts:
@@ -34,6 +34,8 @@ def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
         blocks += [Text(""), slowest_table(summary, width)]
     for table in state_tables(summary, width):
         blocks += [Text(""), table]
+    if summary.report_lines:
+        blocks += [Text(""), _grid(_plugin_lines(summary))]
     return Group(*blocks)
 
 
@@ -69,16 +71,16 @@ def _headline(summary: RunSummary, proof: ProofSummary) -> Text:
 # The facts beneath the headline
 
 
-def _facts(summary: RunSummary) -> Table:
+def _grid(rows: Iterable[tuple[str, Text]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _fact_rows(summary):
+    for name, value in rows:
         table.add_row(Text(f"  {name}"), value)
     return table
 
 
-def _fact_rows(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     if summary.totals.proofs:
         yield from _proof_facts(summary)
     yield "lost", _counted_or_nothing(summary.totals.lost, "event")
@@ -97,6 +99,14 @@ def _fact_rows(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     yield from _states(summary)
     for health in summary.troubled_plugins:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
+
+
+def _plugin_lines(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    """Yield the lines that plugins added, each under its plugin's name."""
+    for plugin, text in summary.report_lines:
+        yield safe_text(plugin, words.MAX_NAME), Text(safe_text(text, words.MAX_MESSAGE))
+    if summary.report_lines_left_out:
+        yield "", Text(words.hidden_lines(summary.report_lines_left_out), style="dim")
 
 
 def _proof_facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:

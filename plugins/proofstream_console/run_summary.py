@@ -25,6 +25,7 @@ from proofstream import (
     Opened,
     PluginHealth,
     Proof,
+    ReportLine,
     SessionClosed,
     SessionOpened,
     StateBytesMoved,
@@ -47,6 +48,9 @@ MAX_UNKNOWN_KINDS = 8
 
 MAX_PLUGINS = 64
 """Plugins whose condition is remembered."""
+
+MAX_REPORT_LINES = 32
+"""Lines that plugins add to the closing report; the report counts the others."""
 
 MAX_TIME_SOURCES = 8
 """Kinds of time that are remembered; three are known."""
@@ -106,6 +110,8 @@ class RunSummary:
         self.news = NewsDesk()
         self.unknown_kinds: dict[str, int] = {}
         self.log_counts: dict[LogLevel, int] = {}
+        self.report_lines: list[tuple[str, str]] = []
+        self.report_lines_left_out = 0
 
     # What the views ask
 
@@ -177,6 +183,8 @@ class RunSummary:
                 self.states.add_cost(event)
             case StateBytesMoved() as event:
                 self.states.add_runs(event)
+            case ReportLine(text=text):
+                self._add_report_line(envelope.origin, text)
             case _:
                 return False
         return True
@@ -296,6 +304,12 @@ class RunSummary:
         # The command itself reports what fails before anything is opened.
         if self.was_opened and event.status in NOT_WORKING and (before is None or before.status != event.status):
             self.news.put_news(PluginTrouble(event))
+
+    def _add_report_line(self, plugin: str, text: str) -> None:
+        if len(self.report_lines) < MAX_REPORT_LINES:
+            self.report_lines.append((clip(plugin), clip(text)))
+        else:
+            self.report_lines_left_out += 1
 
     def _add_trace(self, session_id: str, event: TraceStarted) -> None:
         for summary in (*self._open.values(), *reversed(self.recent)):

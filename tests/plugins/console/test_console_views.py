@@ -27,6 +27,7 @@ from proofstream import (
     ProofComplete,
     ProofEvent,
     ProofStart,
+    ReportLine,
     TraceStarted,
     UnknownEvent,
 )
@@ -34,7 +35,7 @@ from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin
 from proofstream_console.closing_report import closing_report
 from proofstream_console.live_view import LiveView
-from proofstream_console.run_summary import RunSummary
+from proofstream_console.run_summary import MAX_REPORT_LINES, RunSummary
 
 Streams = Callable[..., tuple[Envelope, ...]]
 
@@ -473,6 +474,38 @@ def test_report_names_undeclared_kinds() -> None:
     )
     assert "unknown  20 events of undeclared kinds: Kind0, Kind1" in report_of(summary, 200)
     assert report_of(summary, 200).count("Kind") == 8
+
+
+def add_report_lines(summary: RunSummary, *texts: str, plugin: str = "slowest") -> None:
+    summary.add_batch(
+        tuple(
+            Envelope(
+                seq=90 + number,
+                time_unix_nano=1,
+                session_id="s",
+                origin=plugin,
+                event=ReportLine(text=text),
+                raw=b"{}",
+                lineage=(plugin,),
+            )
+            for number, text in enumerate(texts)
+        )
+    )
+
+
+def test_report_ends_with_the_lines_of_plugins() -> None:
+    summary = fed(proof_start(), PROOF_COMPLETE)
+    add_report_lines(summary, "layer 3 took\n80 %\x1b[31m", "layer 2 the rest")
+    assert report_of(summary).endswith("  slowest  layer 3 took␊80 %␛[31m\n  slowest  layer 2 the rest")
+    assert summary.totals.sessions == 1
+
+
+def test_report_bounds_the_lines_of_plugins() -> None:
+    summary = fed(proof_start(), PROOF_COMPLETE)
+    add_report_lines(summary, *(f"line {number}" for number in range(MAX_REPORT_LINES + 8)))
+    shown = report_of(summary)
+    assert shown.count("slowest") == MAX_REPORT_LINES
+    assert shown.endswith("(8 more lines not shown)")
 
 
 def test_what_a_plugin_derives_after_the_end_opens_no_session() -> None:
