@@ -1,7 +1,7 @@
-"""Proves a real small model with a reference GKR prover, so that there is something to watch on any machine.
+"""Proves a small real model with a reference GKR prover, so that any machine has a proof to watch.
 
-The prover is for reading, not for speed: see `proofstream_demo.prover` for the protocol and `proofstream_demo.models`
-for what is proved. It needs numpy, which is loaded when a demo starts.
+The prover is written for readers, not for speed: see `proofstream_demo.prover` for the protocol and
+`proofstream_demo.models` for the models. It needs numpy, which is loaded when a demo starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DemoPlugin:
 
     @hookimpl
     def proofstream_sources(self) -> Iterable[SourceType]:
-        """The source ``demo:NAME``."""
+        """Declare the source ``demo:NAME``."""
         return [
             SourceType(
                 scheme=SCHEME,
@@ -34,7 +34,7 @@ class DemoPlugin:
 
     @hookimpl
     def proofstream_commands(self) -> Iterable[Command]:
-        """The command ``demo``."""
+        """Declare the command ``demo``."""
         return [
             Command(
                 name="demo",

@@ -1,7 +1,7 @@
-"""The circuit: layers of matrices, each computed from earlier ones, and its evaluation.
+"""Circuits of matrix layers, each computed from earlier layers, and their evaluation.
 
 The last layer is the output. Computing with plain integers and computing in the field give the same numbers as long as
-no integer exceeds half the prime. `evaluate` computes with integers and refuses what is larger.
+no integer exceeds half the prime. `evaluate_circuit` computes with integers and refuses larger values.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Shape: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The matrix that the model is run on."""
+    """The input matrix of the model."""
 
     name: str
     shape: Shape
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """No layers."""
+        """An empty tuple: the input is not computed."""
         return ()
 
 
@@ -35,11 +35,11 @@ class MatMul:
     """A matrix product.
 
     Attributes:
-        name: For people.
-        shape: Of the product.
-        left: The layer on the left.
-        right: The layer on the right, or the name of a weight matrix.
-        transposed: Whether the right matrix is transposed first.
+        name: A name for display.
+        shape: Shape of the product.
+        left: Index of the layer on the left.
+        right: Index of the layer on the right, or the name of a weight matrix.
+        transposed: True to transpose the right matrix first.
     """
 
     name: str
@@ -50,7 +50,7 @@ class MatMul:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The layers it is computed from."""
+        """The layers that it is computed from."""
         return (self.left,) if isinstance(self.right, str) else (self.left, self.right)
 
 
@@ -65,12 +65,12 @@ class Product:
 
     @property
     def is_square(self) -> bool:
-        """Whether it squares one layer."""
+        """True if it squares one layer."""
         return self.left == self.right
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The layers it is computed from."""
+        """The layers that it is computed from."""
         return (self.left,) if self.is_square else (self.left, self.right)
 
 
@@ -85,7 +85,7 @@ class Sum:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The layers it is computed from."""
+        """The layers that it is computed from."""
         return (self.left, self.right)
 
 
@@ -94,11 +94,10 @@ Layer: TypeAlias = Input | MatMul | Product | Sum
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """Layers in an order in which they can be computed, and their weights.
+    """Layers in the order of their computation, and their weights.
 
     Raises:
-        ValueError: A layer uses one that does not come before it, or nothing uses it; or a weight matrix is not used
-            exactly once.
+        ValueError: A layer uses itself or a later layer, no layer uses it, or a weight matrix is not used exactly once.
     """
 
     layers: tuple[Layer, ...]
@@ -128,12 +127,11 @@ class Circuit:
         )
 
 
-def evaluate(circuit: Circuit, inputs: Integers) -> list[Integers]:
-    """All layers' values, by layer index.
+def evaluate_circuit(circuit: Circuit, inputs: Integers) -> list[Integers]:
+    """Compute all layers' values, by layer index.
 
     Raises:
-        ValueError: The input has another shape than the circuit, or a value is too large to be told from another in the
-            field.
+        ValueError: The input has the wrong shape, or a value is too large for the field to represent uniquely.
     """
     values: list[Integers] = []
     for layer in circuit.layers:
@@ -149,7 +147,7 @@ def evaluate(circuit: Circuit, inputs: Integers) -> list[Integers]:
 def evaluate_layer(
     layer: Layer, values: Sequence[Integers], weights: Mapping[str, Integers], inputs: Integers
 ) -> Integers:
-    """One layer's values from those of the layers before it."""
+    """Compute one layer's values from the values of the layers before it."""
     match layer:
         case Input():
             return inputs

@@ -1,8 +1,8 @@
-"""The fields: M31, the integers modulo 2^31 - 1, and QM31, its extension of degree 4.
+"""Arithmetic in two fields: M31, the integers modulo 2^31 - 1, and QM31, its extension of degree 4.
 
 An array of M31 elements is a uint64 array of numbers below the prime. An array of QM31 elements has one more axis of
 length 4 at its end: the limbs a, b, c, d of (a + b*i) + (c + d*i)*j, with i^2 = -1 and j^2 = 2 + i. Small negative
-integers are embedded as p - n. A product of two limbs is below 2^62, so the sum of two still fits into 64 bits.
+integers -n are embedded as p - n. A product of two limbs is below 2^62, so the sum of two products fits into 64 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 PRIME = 2**31 - 1
 LIMBS = 4
 LARGEST = PRIME // 2
-"""The largest magnitude that an embedded integer can have and still be told from another."""
+"""The largest magnitude at which embedded integers are still distinct."""
 
 _P = np.uint64(PRIME)
 _TWO = np.uint64(2)
@@ -34,40 +34,40 @@ ONE: QM31 = np.array([1, 0, 0, 0], dtype=np.uint64)
 
 
 def embed(integers: Integers) -> M31:
-    """Integers as M31 elements; negative ones wrap around."""
+    """Return integers as M31 elements; negative ones wrap around."""
     return np.mod(integers, PRIME).astype(np.uint64)
 
 
 def centred(elements: M31) -> Integers:
-    """M31 elements as the integers of least magnitude that `embed` makes them from."""
+    """Return M31 elements as integers from -LARGEST to LARGEST: the inverse of `embed`."""
     signed = elements.astype(np.int64)
     return np.where(signed > LARGEST, signed - PRIME, signed)
 
 
 def lift(elements: M31) -> QM31:
-    """M31 elements as QM31 elements: the first limb, the others zero."""
+    """Return M31 elements as QM31 elements: each becomes the first limb, the other limbs are zero."""
     lifted = np.zeros((*elements.shape, LIMBS), dtype=np.uint64)
     lifted[..., 0] = elements
     return lifted
 
 
 def is_canonical(elements: QM31) -> bool:
-    """Whether every limb is below the prime. Otherwise one element could be written in two ways."""
+    """Return whether every limb is below the prime. Otherwise one element could be written in two ways."""
     return bool(np.all(elements < _P))
 
 
 def add(x: QM31, y: QM31) -> QM31:
-    """The sum, element by element; of M31 arrays, too."""
+    """Add two arrays element by element; M31 arrays work, too."""
     return (x + y) % _P
 
 
 def sub(x: QM31, y: QM31) -> QM31:
-    """The difference, element by element; of M31 arrays, too."""
+    """Subtract two arrays element by element; M31 arrays work, too."""
     return (x + (_P - y)) % _P
 
 
 def mul(x: QM31, y: QM31) -> QM31:
-    """The product in QM31, element by element."""
+    """Multiply two QM31 arrays element by element."""
     (x0, x1), (y0, y1) = (_halves(x), _halves(y))
     low = add(_complex_mul(x0, y0), _times_two_plus_i(_complex_mul(x1, y1)))
     high = add(_complex_mul(x0, y1), _complex_mul(x1, y0))
@@ -75,13 +75,13 @@ def mul(x: QM31, y: QM31) -> QM31:
 
 
 def total(elements: QM31) -> QM31:
-    """The sum over the first axis. Exact for up to 2^33 elements."""
+    """Sum over the first axis. The result is exact for up to 2^33 elements."""
     summed: QM31 = np.add.reduce(elements, axis=0, dtype=np.uint64)
     return summed % _P
 
 
 def powers(base: QM31, count: int) -> list[QM31]:
-    """1, base, base^2, ...: `count` of them."""
+    """Return the first `count` powers: 1, base, base^2, ..."""
     found = [ONE]
     while len(found) < count:
         found.append(mul(found[-1], base))
@@ -89,12 +89,12 @@ def powers(base: QM31, count: int) -> list[QM31]:
 
 
 def equal(x: QM31, y: QM31) -> bool:
-    """Whether two elements, or two arrays of them, are the same."""
+    """Return whether two elements, or two arrays of elements, are the same."""
     return bool(np.array_equal(x, y))
 
 
 def as_secure_field(element: QM31) -> SecureField:
-    """One element as events carry it."""
+    """Return one element in the form that events carry."""
     a, b, c, d = (int(limb) for limb in element)
     return SecureField(a, b, c, d)
 
@@ -104,12 +104,12 @@ def _halves(x: QM31) -> tuple[QM31, QM31]:
 
 
 def _complex_mul(x: QM31, y: QM31) -> QM31:
-    """The product of a + b*i and c + d*i, with i^2 = -1."""
+    """Multiply a + b*i and c + d*i, with i^2 = -1."""
     a, b, c, d = x[..., 0], x[..., 1], y[..., 0], y[..., 1]
     return np.stack(((a * c + (_P - b) * d) % _P, (a * d + b * c) % _P), axis=-1)
 
 
 def _times_two_plus_i(x: QM31) -> QM31:
-    """The product of u + v*i and j^2 = 2 + i."""
+    """Multiply u + v*i by j^2 = 2 + i."""
     u, v = x[..., 0], x[..., 1]
     return np.stack(((_TWO * u + (_P - v)) % _P, (u + _TWO * v) % _P), axis=-1)

@@ -1,4 +1,4 @@
-"""The models that the demo proves: a trained digit classifier and a small transformer block with random weights."""
+"""The demo's models: a trained digit classifier and a small transformer block with random weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
 from proofstream_demo.field import Integers
 
 DATA = "digits.npz"
-"""Weights, their accuracy on held-out digits, and ten of those digits; made by ``scripts/train_digits.py``.
+"""Weights, their accuracy on held-out digits, and ten of these digits; written by ``scripts/train_digits.py``.
 
 The digits are by E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
 Repository, 1998, https://doi.org/10.24432/C50P49, under CC BY 4.0.
@@ -28,14 +28,14 @@ SEED = 2024
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DemoModel:
     """A circuit with a name and a sentence about it.
 
     Attributes:
         name: As in ``demo:NAME``.
-        about: What it is, for the person who watches.
-        circuit: What is proved.
-        attention: The layers that hold attention scores, one for each head.
+        about: A description for the user.
+        circuit: The circuit to prove.
+        attention: Indices of the layers that hold attention scores, one for each head.
     """
 
     name: str
@@ -46,28 +46,29 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A model with an input to prove it on.
+    """A model and an input for it.
 
     Attributes:
         model: The model.
         inputs: The input matrix.
-        question: What is put to the model.
-        answer: Puts the model's output into words.
+        question: A description of the input.
+        answer: Describes the model's output in words.
     """
 
-    model: Model
+    model: DemoModel
     inputs: Integers
     question: str
     answer: Callable[[Integers], str]
 
 
 def digits(sample: int = 0) -> Example:
-    """The digit classifier on one of ten digits that it was not trained on.
+    """Return the digit classifier with one of ten digits that it was not trained on.
 
-    The network is 64-32-10: the 8x8 pixels (0..16) times W1, squared, times W2, and the largest result is the digit.
+    The network is 64-32-10: the 8x8 pixels (0..16) times W1, squared, times W2; the index of the largest result is the
+    digit.
 
     Args:
-        sample: Which one, 0 to 9: the first 0, the first 1, ... of the held-out digits.
+        sample: The digit to classify, 0 to 9: the first 0, the first 1, ... of the held-out digits.
     """
     with resources.files("proofstream_demo").joinpath(DATA).open("rb") as file, np.load(file) as data:
         arrays: dict[str, Any] = dict(data)
@@ -85,7 +86,7 @@ def digits(sample: int = 0) -> Example:
         f"digits; it reads {float(arrays['accuracy']):.1%} of {int(arrays['held_out'])} held-out digits right"
     )
     return Example(
-        model=Model("digits", about, Circuit(layers, weights)),
+        model=DemoModel("digits", about, Circuit(layers, weights)),
         inputs=pixels,
         question=f"held-out digit number {sample}, labelled {label}",
         answer=lambda output: f"the network sees the digit {int(output.argmax())}; the label says {label}",
@@ -93,11 +94,11 @@ def digits(sample: int = 0) -> Example:
 
 
 def transformer() -> Example:
-    """One transformer block: linear attention with two heads, a bilinear feed-forward layer, residual additions.
+    """Return one transformer block: linear attention with two heads, a bilinear feed-forward layer, residual additions.
 
-    Linear means that the scores Q K^T weight the values as they are, without a softmax, which is no polynomial. There
-    is no normalisation, no mask and no scaling. Weights and input are seeded random numbers from -1 to 1: the block has
-    learnt nothing.
+    Linear means that the scores Q K^T weight the values directly, without a softmax, because softmax is not a
+    polynomial. The block has no normalisation, mask or scaling. Weights and input are seeded random numbers from -1 to
+    1, so the block is untrained.
     """
     rng = np.random.default_rng(SEED)
     layers, weights, scores = _block()
@@ -107,7 +108,7 @@ def transformer() -> Example:
         "and seeded random weights: it has learnt nothing"
     )
     return Example(
-        model=Model("transformer", about, Circuit(tuple(layers), drawn), attention=scores),
+        model=DemoModel("transformer", about, Circuit(tuple(layers), drawn), attention=scores),
         inputs=_random(rng, (SEQ_LEN, D_MODEL)),
         question=f"{SEQ_LEN} random tokens",
         answer=lambda output: (
@@ -118,7 +119,7 @@ def transformer() -> Example:
 
 
 def attention_weights(scores: Integers) -> Sequence[Sequence[float]]:
-    """Magnitudes of attention scores, each row divided by its sum; a row of zeros stays one."""
+    """Return the magnitudes of attention scores, each row divided by its sum; a row of zeros stays unchanged."""
     magnitudes = np.abs(scores).astype(np.float64)
     sums = magnitudes.sum(axis=1, keepdims=True)
     shares: list[list[float]] = np.divide(magnitudes, sums, out=np.zeros_like(magnitudes), where=sums > 0).tolist()
@@ -126,7 +127,7 @@ def attention_weights(scores: Integers) -> Sequence[Sequence[float]]:
 
 
 def _block() -> tuple[list[Layer], dict[str, tuple[int, int]], tuple[int, ...]]:
-    """The block's layers, its weights' shapes, and which layers hold attention scores."""
+    """Return the block's layers, its weights' shapes, and the indices of the layers that hold attention scores."""
     layers: list[Layer] = [Input("tokens", (SEQ_LEN, D_MODEL))]
     weights: dict[str, tuple[int, int]] = {}
     scores, heads = zip(*(_add_head(layers, weights, head) for head in range(HEADS)), strict=True)
@@ -143,7 +144,7 @@ def _block() -> tuple[list[Layer], dict[str, tuple[int, int]], tuple[int, ...]]:
 
 
 def _add_head(layers: list[Layer], weights: dict[str, tuple[int, int]], head: int) -> tuple[int, int]:
-    """Append one head's six layers; returns the index of its scores and that of its output."""
+    """Append one head's six layers; return the indices of its scores and its output."""
     narrow = (SEQ_LEN, D_HEAD)
     weights |= {f"W{letter} {head}": (D_MODEL, D_HEAD) for letter in "qkv"}
     weights[f"Wo {head}"] = (D_HEAD, D_MODEL)
@@ -160,5 +161,5 @@ def _append(layers: list[Layer], layer: Layer) -> int:
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, int]) -> Integers:
-    """Numbers -1, 0 and 1; zeros are commonest, so that products stay small."""
+    """Draw numbers -1, 0 and 1. Half are zeros, so that products stay small."""
     return rng.choice(np.array([-1, 0, 1], dtype=np.int64), size=shape, p=[0.25, 0.5, 0.25])

@@ -1,7 +1,7 @@
-"""Multilinear extensions: 2^n values read as the one polynomial through them that is linear in each of n variables.
+"""Multilinear extensions: the polynomial in n variables, linear in each, that takes 2^n given values on bit vectors.
 
 Variable 0 is the most significant bit of the index. A matrix is padded with zeros to powers of two, and its table has
-the row's bits before the column's: the point of a matrix entry is (row bits, column bits).
+the row's bits before the column's bits: the point of a matrix entry is (row bits, column bits).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from proofstream_demo.field import LIMBS, M31, ONE, QM31, add, lift, mul, sub
 
 
 def variables(size: int) -> int:
-    """How many variables index `size` entries: the logarithm to base 2, rounded up."""
+    """Return how many variables index `size` entries: the logarithm to base 2, rounded up."""
     return (size - 1).bit_length()
 
 
 def matrix_variables(shape: tuple[int, int]) -> tuple[int, int]:
-    """How many variables index a matrix's rows and its columns."""
+    """Return how many variables index a matrix's rows and its columns."""
     return variables(shape[0]), variables(shape[1])
 
 
 def padded(matrix: M31) -> M31:
-    """The matrix with zeros added until both sides are powers of two."""
+    """Pad a matrix with zeros until both sides are powers of two."""
     rows, cols = matrix.shape
     grown = np.zeros((1 << variables(rows), 1 << variables(cols)), dtype=np.uint64)
     grown[:rows, :cols] = matrix
@@ -30,41 +30,41 @@ def padded(matrix: M31) -> M31:
 
 
 def table(matrix: M31) -> QM31:
-    """The matrix's values as a table of QM31 elements: shape (2^n, 4)."""
+    """Return a matrix's values as a table of QM31 elements, of shape (2^n, 4)."""
     return lift(padded(matrix).reshape(-1))
 
 
 def fix_variable(values: QM31, coordinate: QM31) -> QM31:
-    """Set variable 0: half as many values are left. On the line between two values, t(r) = t(0) + r * (t(1) - t(0))."""
+    """Set variable 0, which halves the table. On the line between two values, t(r) = t(0) + r * (t(1) - t(0))."""
     low, high = halves(values)
     return add(low, mul(coordinate, sub(high, low)))
 
 
 def fix_variables(values: QM31, point: QM31) -> QM31:
-    """Set the leading variables, as many as the point has coordinates."""
+    """Set one leading variable for each coordinate of the point."""
     for coordinate in point:
         values = fix_variable(values, coordinate)
     return values
 
 
-def evaluate(values: QM31, point: QM31) -> QM31:
-    """The extension's value at a point: one element."""
+def evaluate_table(values: QM31, point: QM31) -> QM31:
+    """Evaluate a table's extension at a point; the result is one element."""
     return fix_variables(values, point).reshape(LIMBS)
 
 
 def evaluate_matrix(matrix: M31, point: QM31) -> QM31:
-    """The value of a matrix's extension at a point."""
-    return evaluate(table(matrix), point)
+    """Evaluate a matrix's extension at a point; the result is one element."""
+    return evaluate_table(table(matrix), point)
 
 
 def halves(values: QM31) -> tuple[QM31, QM31]:
-    """The values where variable 0 is 0, and those where it is 1."""
+    """Return the values where variable 0 is 0, and the values where it is 1."""
     middle = len(values) // 2
     return values[:middle], values[middle:]
 
 
 def equality_table(point: QM31) -> QM31:
-    """The table of eq(point, .): for a point of bits it is 1 at that index and 0 elsewhere.
+    """Return the table of eq(point, .): for a point of bits it is 1 at that index and 0 elsewhere.
 
     eq(r, x) is the product over all variables of r*x + (1 - r)*(1 - x). The sum over x of eq(r, x) * t(x) is t's
     extension at r: it turns an evaluation into a sum, which a sumcheck can prove.
@@ -77,7 +77,7 @@ def equality_table(point: QM31) -> QM31:
 
 
 def equality(x: QM31, y: QM31) -> QM31:
-    """eq(x, y) at any two points of one length, without a table."""
+    """Return eq(x, y) for any two points of the same length, without a table."""
     value = ONE
     for a, b in zip(x, y, strict=True):
         both = mul(a, b)

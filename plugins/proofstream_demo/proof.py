@@ -1,4 +1,4 @@
-"""The proof: what the prover hands to the verifier, and the word for a proof that is not accepted."""
+"""The proof that the prover hands to the verifier, and the exception for a proof that the verifier rejects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from proofstream_demo.field import M31, QM31
 
 
 class ProofRejected(Exception):
-    """The proof does not show what it claims; the message says where."""
+    """The proof does not show its claim; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That a matrix's multilinear extension has this value at this point.
+    """A claim that a matrix's multilinear extension has this value at this point.
 
     Attributes:
         point: Row coordinates, then column coordinates: shape (n, 4).
@@ -27,7 +27,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One step from claims about a layer's output to claims about what it was made of.
+    """One step from claims about a layer's output to claims about its inputs.
 
     Attributes:
         rounds: The sumcheck's polynomials: shape (rounds, degree + 1, 4); no rounds for a linear reduction.
@@ -43,13 +43,13 @@ LayerProof = tuple[Reduction, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """That a model, with the weights it is committed to, computes `output` from an input that the verifier knows.
+class GkrProof:
+    """A proof that a model with committed weights computes `output` from an input that the verifier knows.
 
     Attributes:
         output: The last layer's values.
-        commitments: The hash of each weight matrix by its name.
-        layers: By layer index. The walk made them from the last to the first.
+        commitments: The hash of each weight matrix, by name.
+        layers: By layer index. The prover makes them from the last to the first.
     """
 
     output: M31

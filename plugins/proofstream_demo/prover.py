@@ -1,4 +1,4 @@
-"""The GKR prover: walks from the output back to the input, one layer at a time.
+"""The GKR prover, which walks from the output back to the input, one layer at a time.
 
 It starts with a claim about the output that the verifier can compute alone: the value of its multilinear extension at a
 random point. Each layer turns the claims about itself into claims about the layers and weights that it was computed
@@ -8,9 +8,9 @@ from:
 - product element by element, or square: C(r) = sum over x of eq(r, x) * A(x) * B(x), a sumcheck of degree 3;
 - sum: C(r) = A(r) + B(r), at the same point and without rounds.
 
-A layer that several others use ends up with several claims. A random linear combination makes them one: see `combine`.
-What is claimed about weights and input in the end, the verifier evaluates itself. Nothing is hidden: this is a proof of
-a computation, not zero knowledge.
+A layer that several others use ends up with several claims. A random linear combination merges them into one: see
+`combine_claims`. The verifier evaluates the last claims, about weights and input, itself. Nothing is hidden: this
+proves a computation, and is not zero knowledge.
 
 After S. Goldwasser, Y. Kalai, G. Rothblum, "Delegating computation: interactive proofs for muggles", 2008, and for the
 matrix product J. Thaler, "Time-optimal interactive proofs for circuit evaluation", 2013.
@@ -23,45 +23,45 @@ from collections.abc import Callable
 import numpy as np
 
 from proofstream import ProofEvent
-from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate
+from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate_circuit
 from proofstream_demo.field import LIMBS, M31, Integers, embed, equal
-from proofstream_demo.models import Model
+from proofstream_demo.models import DemoModel
 from proofstream_demo.multilinear import evaluate_matrix, fix_variables, table
-from proofstream_demo.proof import Claim, LayerProof, Proof, Reduction
-from proofstream_demo.reductions import combine, factor_points, first_claim, selector_table, split_point
+from proofstream_demo.proof import Claim, GkrProof, LayerProof, Reduction
+from proofstream_demo.reductions import combine_claims, factor_points, first_claim, selector_table, split_point
 from proofstream_demo.sumcheck import OnRound, prove_sum
-from proofstream_demo.transcript import Transcript, commit
+from proofstream_demo.transcript import Transcript, commit_matrix
 from proofstream_demo.walk import Walk
 
 NextClaims = list[tuple[int | str, Claim]]
-"""Claims with what they are about: a layer's index, or a weight matrix's name."""
+"""Claims with their subjects: a layer's index, or a weight matrix's name."""
 
 
 class WeightMismatch(Exception):
-    """The prover claimed something of a weight matrix that it does not hold: a bug in the prover."""
+    """The prover's claim about a weight matrix is false: a bug in the prover."""
 
 
-def prove(model: Model, inputs: Integers, *, emit: Callable[[ProofEvent], None] | None = None) -> Proof:
+def prove(model: DemoModel, inputs: Integers, *, emit: Callable[[ProofEvent], None] | None = None) -> GkrProof:
     """Run a model on an input and prove the output.
 
     Args:
-        model: What to run.
+        model: The model.
         inputs: Integers in the shape of the circuit's input.
-        emit: Hears of every step, as the events of a real prover.
+        emit: Receives every step as the events of a real prover.
 
     Raises:
         ValueError: The input has the wrong shape, or a value leaves the range of the field.
     """
     walk = Walk(model, emit if emit is not None else _ignore)
     proof = prove_watched(model, inputs, walk)
-    walk.complete()
+    walk.complete_proof()
     return proof
 
 
-def prove_watched(model: Model, inputs: Integers, walk: Walk) -> Proof:
-    """Like `prove`, but leaves saying that the proof is complete to the caller, who may want to verify it first."""
-    values = evaluate(model.circuit, inputs)
-    walk.begin(values)
+def prove_watched(model: DemoModel, inputs: Integers, walk: Walk) -> GkrProof:
+    """Prove as `prove` does, but leave `complete_proof` to the caller, who may want to verify the proof first."""
+    values = evaluate_circuit(model.circuit, inputs)
+    walk.begin_proof(values)
     return Prover(model.circuit, [embed(matrix) for matrix in values], walk).run()
 
 
@@ -69,9 +69,9 @@ class Prover:
     """One walk through one circuit.
 
     Args:
-        circuit: What was computed.
+        circuit: The circuit that was computed.
         values: All layers' values, by layer index.
-        walk: Hears of every step.
+        walk: Reports every step.
     """
 
     def __init__(self, circuit: Circuit, values: list[M31], walk: Walk) -> None:
@@ -82,16 +82,16 @@ class Prover:
         self._claims: dict[int | str, list[Claim]] = {}
         self._transcript = Transcript()
 
-    def run(self) -> Proof:
-        """From the output to the input, then the weights."""
+    def run(self) -> GkrProof:
+        """Prove the layers from the output to the input, then open the weights."""
         inputs, output = self._values[0], self._values[-1]
-        commitments = {name: commit(matrix) for name, matrix in self._weights.items()}
+        commitments = {name: commit_matrix(matrix) for name, matrix in self._weights.items()}
         claim = first_claim(self._transcript, self._circuit, commitments, inputs, output)
         self._claims[len(self._values) - 1] = [claim]
         layers = [self._prove_layer(index) for index in reversed(range(len(self._values)))]
         for index, name in self._circuit.weighted:
             self._open_weight(index, name, commitments[name])
-        return Proof(output=output, commitments=commitments, layers=tuple(reversed(layers)))
+        return GkrProof(output=output, commitments=commitments, layers=tuple(reversed(layers)))
 
     def _prove_layer(self, index: int) -> LayerProof:
         layer = self._circuit.layers[index]
@@ -140,14 +140,14 @@ class Prover:
 
     def _merge(self, claims: list[Claim], values: M31, on_round: OnRound) -> tuple[Reduction, Claim]:
         """Turn several claims about one matrix into one: a sumcheck of degree 2 over the matrix's own entries."""
-        factors, value = combine(claims, self._transcript)
+        factors, value = combine_claims(claims, self._transcript)
         result = prove_sum([selector_table(claims, factors), table(values)], value, self._transcript, on_round)
         finals = result.finals[1:]
         self._transcript.absorb_elements("finals", finals)
         return Reduction(result.rounds, finals), Claim(result.point, finals[0])
 
     def _reduce_product(self, layer: Product, claims: list[Claim], on_round: OnRound) -> tuple[LayerProof, NextClaims]:
-        factors, value = combine(claims, self._transcript)
+        factors, value = combine_claims(claims, self._transcript)
         left, right = table(self._values[layer.left]), table(self._values[layer.right])
         result = prove_sum([selector_table(claims, factors), left, right], value, self._transcript, on_round)
         finals = result.finals[1 : 1 + len(layer.inputs)]
@@ -169,7 +169,7 @@ class Prover:
         return self._weights[operand] if isinstance(operand, str) else self._values[operand]
 
     def _open_weight(self, index: int, name: str, commitment: bytes) -> None:
-        """Evaluate a weight matrix where something was claimed about it, as the verifier will."""
+        """Evaluate a weight matrix at the point of the claim about it, as the verifier will."""
         (claim,) = self._claims[name]
         with self._walk.weight_opening(index, claim, commitment):
             if not equal(evaluate_matrix(self._weights[name], claim.point), claim.value):

@@ -1,4 +1,4 @@
-"""What prover and verifier do alike: open the conversation, combine claims, place the next ones."""
+"""The steps that prover and verifier share: start the transcript, combine claims, place the next claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofstream_demo.transcript import Transcript
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReductionShape:
-    """How many rounds of which degree a reduction has, and how many values it leaves to be claimed."""
+    """A reduction's number of rounds, their degree, and the number of values that become claims."""
 
     rounds: int
     degree: int
@@ -26,7 +26,7 @@ class ReductionShape:
 def first_claim(
     transcript: Transcript, circuit: Circuit, commitments: Mapping[str, bytes], inputs: M31, output: M31
 ) -> Claim:
-    """Absorb all that is public, then claim the output's value at a random point."""
+    """Absorb all public data, then claim the output's value at a random point."""
     transcript.absorb("circuit", repr(circuit.layers).encode())
     for name, commitment in sorted(commitments.items()):
         transcript.absorb(f"commitment {name}", commitment)
@@ -36,11 +36,11 @@ def first_claim(
     return Claim(point, evaluate_matrix(output, point))
 
 
-def combine(claims: Sequence[Claim], transcript: Transcript) -> tuple[list[QM31], QM31]:
-    """Several claims about one matrix as one, by a random linear combination.
+def combine_claims(claims: Sequence[Claim], transcript: Transcript) -> tuple[list[QM31], QM31]:
+    """Combine several claims about one matrix into one, by a random linear combination.
 
     With a random a, v0 + a*v1 + a^2*v2 + ... is the sum over x of (eq(r0, x) + a*eq(r1, x) + ...) * t(x). If one of the
-    claims is wrong, so is the sum, but for a chance of (number of claims) / |QM31|.
+    claims is wrong, the sum is wrong, too, except with probability (number of claims) / |QM31|.
 
     Returns:
         The factors 1, a, a^2, ... and the combined value.
@@ -50,30 +50,30 @@ def combine(claims: Sequence[Claim], transcript: Transcript) -> tuple[list[QM31]
 
 
 def selector_table(claims: Sequence[Claim], factors: Sequence[QM31]) -> QM31:
-    """The table of eq(r0, .) + a*eq(r1, .) + ...: what the prover sums with."""
+    """Return the table of eq(r0, .) + a*eq(r1, .) + ..., one of the prover's factors."""
     return total(np.array([mul(f, equality_table(c.point)) for f, c in zip(factors, claims, strict=True)]))
 
 
 def selector_at(claims: Sequence[Claim], factors: Sequence[QM31], point: QM31) -> QM31:
-    """The same at one point: what the verifier needs of it."""
+    """Return the value of `selector_table`'s function at one point; the verifier needs no other."""
     return total(np.array([mul(f, equality(c.point, point)) for f, c in zip(factors, claims, strict=True)]))
 
 
 def split_point(layer: MatMul, point: QM31) -> tuple[QM31, QM31]:
-    """A point of the product as its row's and its column's coordinates."""
+    """Split a point of the product into its row's and its column's coordinates."""
     rows, _ = matrix_variables(layer.shape)
     return point[:rows], point[rows:]
 
 
 def factor_points(layer: MatMul, point: QM31, inner: QM31) -> tuple[QM31, QM31]:
-    """Where the two factors are evaluated after the sumcheck over the inner dimension has ended at `inner`."""
+    """Return the points to evaluate the two factors at, once the sumcheck over the inner dimension ends at `inner`."""
     row, col = split_point(layer, point)
     right = (col, inner) if layer.transposed else (inner, col)
     return np.concatenate((row, inner)), np.concatenate(right)
 
 
 def reduction_shapes(circuit: Circuit, layer: Layer, claims: int) -> tuple[ReductionShape, ...]:
-    """The reductions that a layer with so many claims takes, in order."""
+    """Return the shapes of the reductions that a layer with `claims` claims takes, in order."""
     entries = sum(matrix_variables(layer.shape))
     match layer:
         case Input():

@@ -1,4 +1,4 @@
-"""The request ``demo:NAME?pace=SECONDS&sample=N``: which model is proved, how slowly, and on which input."""
+"""Reads the request ``demo:NAME?pace=SECONDS&sample=N``, which names a model, its input and the pace."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ MODELS = ("digits", "transformer")
 DEFAULT_PACE_S = 2.5
 LONGEST_PACE_S = 3600.0
 SAMPLES = 10
-"""The digits that the classifier can be shown."""
+"""Number of digits to choose from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DemoRequest:
-    """What the user asked for.
+    """The user's request.
 
     Attributes:
         model: The model's name.
         pace_s: The sum of all pauses between layers, in seconds.
-        sample: Which digit to show to the classifier.
+        sample: The digit to classify, 0 to 9.
     """
 
     model: str
@@ -34,11 +34,11 @@ def parse_request(request: SourceRequest) -> DemoRequest:
     """Read ``demo:NAME?pace=SECONDS&sample=N``.
 
     Raises:
-        UsageError: The model, a key of the query or a value is unknown, or a flag does not apply to this source.
+        UsageError: The model, a key of the query or its value is unknown, or a flag does not apply to this source.
     """
     for flag, is_set in (("--follow", request.follow), ("--once", request.once)):
         if is_set:
-            raise UsageError(f"{flag} is not for {request.uri}, which ends when its proof is verified")
+            raise UsageError(f"{flag} does not apply to {request.uri}, which ends when its proof is verified")
     name, _, query = request.rest.partition("?")
     if name not in MODELS:
         raise UsageError(f"there is no demo model {name!r}", hint=f"one of: {', '.join(MODELS)}")

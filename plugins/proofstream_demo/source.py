@@ -1,7 +1,7 @@
 """The source ``demo:NAME``: proves a model on this machine, verifies the proof, and delivers the events as they happen.
 
-To leave time to watch, it pauses between layers, outside of every LayerStart .. LayerEnd. ``?pace=SECONDS`` is the sum
-of all pauses; ``?pace=0`` proves at full speed. Durations in the events leave the pauses out.
+To leave time to watch, it pauses between layers, never between a LayerStart and its LayerEnd. ``?pace=SECONDS`` is the
+sum of all pauses; ``?pace=0`` proves at full speed. Durations in the events do not include the pauses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proofstream import Feed, Source, SourceRequest
 from proofstream_demo.request import SCHEME, DemoRequest, parse_request
 
 _LISTEN_S = 0.05
-"""How often a pause checks for a stop. A feed can only be asked, so the pause cannot sleep through."""
+"""How often a pause checks for a stop. `Feed.stopping` can only be polled, so the pause sleeps in short steps."""
 
 
 class Stopped(Exception):
@@ -21,7 +21,7 @@ class Stopped(Exception):
 
 
 def open_demo(request: SourceRequest) -> Source:
-    """Make the source. Nothing heavy is imported before it runs.
+    """Make the source. Heavy modules are imported only when it runs.
 
     Raises:
         UsageError: As in `parse_request`.
@@ -40,7 +40,7 @@ class DemoSource:
         """Prove, verify, and deliver the events. When stopped midway, leave the proof open."""
         session = feed.open_session(source=f"{SCHEME}:{self._request.model}", time_source="arrival")
         try:
-            # Here and not at the top, so that the command line does not load numpy.
+            # Imported here, so that the command line does not load numpy.
             from proofstream_demo.demonstration import demonstrate
 
             demonstrate(self._request, session.emit, pause=lambda seconds: self._pause(feed, seconds))

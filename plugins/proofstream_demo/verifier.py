@@ -1,11 +1,11 @@
-"""The verifier: replays the conversation from the proof alone and checks every round and every final evaluation.
+"""The verifier, which replays the transcript from the proof alone and checks every round and every final evaluation.
 
-It knows the circuit, the weights and the input, but computes no layer: what is left of all claims in the end are values
-of the input's and the weights' multilinear extensions, which it evaluates itself. There is no polynomial commitment;
-the weights' hashes are compared with those of the weights that it holds.
+It knows the circuit, the weights and the input, but computes no layer. The last claims are about values of the input's
+and the weights' multilinear extensions, and it evaluates these itself. It uses no polynomial commitments: it compares
+the hashes in the proof with the hashes of its own weights.
 
-What is proved is the computation in the field. That no integer grew too large for it, the prover checks (see
-`proofstream_demo.circuit`), but does not prove.
+The proof covers the computation in the field. The prover checks (see `proofstream_demo.circuit`), but does not prove,
+that no integer grew too large for the field.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
 from proofstream_demo.field import LIMBS, M31, QM31, Integers, add, embed, equal, is_canonical, mul
-from proofstream_demo.models import Model
+from proofstream_demo.models import DemoModel
 from proofstream_demo.multilinear import evaluate_matrix
-from proofstream_demo.proof import Claim, LayerProof, Proof, ProofRejected, Reduction
-from proofstream_demo.reductions import combine, factor_points, first_claim, reduction_shapes, selector_at
+from proofstream_demo.proof import Claim, GkrProof, LayerProof, ProofRejected, Reduction
+from proofstream_demo.reductions import combine_claims, factor_points, first_claim, reduction_shapes, selector_at
 from proofstream_demo.sumcheck import verify_sum
-from proofstream_demo.transcript import Transcript, commit
+from proofstream_demo.transcript import Transcript, commit_matrix
 
 
-def verify(model: Model, proof: Proof, inputs: Integers) -> None:
+def verify(model: DemoModel, proof: GkrProof, inputs: Integers) -> None:
     """Check that the model computes `proof.output` from `inputs`.
 
     Raises:
-        ProofRejected: The proof does not show it; the message says where it fails.
+        ProofRejected: The proof does not show this; the message says where it fails.
     """
     _check_elements(proof.output, model.circuit.output.shape)
     if inputs.shape != model.circuit.layers[0].shape:
@@ -37,7 +37,7 @@ def verify(model: Model, proof: Proof, inputs: Integers) -> None:
 class _Verifier:
     """One walk through one proof."""
 
-    def __init__(self, circuit: Circuit, proof: Proof, inputs: M31) -> None:
+    def __init__(self, circuit: Circuit, proof: GkrProof, inputs: M31) -> None:
         self._circuit = circuit
         self._proof = proof
         self._inputs = inputs
@@ -46,8 +46,8 @@ class _Verifier:
         self._transcript = Transcript()
 
     def run(self) -> None:
-        """From the output to the input, then the weights."""
-        commitments = {name: commit(matrix) for name, matrix in self._weights.items()}
+        """Verify the layers from the output to the input, then the weights."""
+        commitments = {name: commit_matrix(matrix) for name, matrix in self._weights.items()}
         if self._proof.commitments != commitments:
             raise ProofRejected("the proof is about other weights")
         if len(self._proof.layers) != len(self._circuit.layers):
@@ -87,14 +87,14 @@ class _Verifier:
         self._claim(layer.right, right_point, right)
 
     def _verify_merge(self, claims: list[Claim], reduction: Reduction) -> Claim:
-        factors, value = combine(claims, self._transcript)
+        factors, value = combine_claims(claims, self._transcript)
         point, left_over = verify_sum(reduction.rounds, value, self._transcript)
         (merged,) = self._read_finals(reduction)
         _require(mul(selector_at(claims, factors, point), merged), left_over)
         return Claim(point, merged)
 
     def _verify_product(self, layer: Product, claims: list[Claim], reduction: Reduction) -> None:
-        factors, value = combine(claims, self._transcript)
+        factors, value = combine_claims(claims, self._transcript)
         point, left_over = verify_sum(reduction.rounds, value, self._transcript)
         finals = self._read_finals(reduction)
         product = mul(finals[0], finals[-1])
@@ -119,12 +119,12 @@ class _Verifier:
     def _check_evaluations(self, target: int | str, matrix: M31) -> None:
         for claim in self._claims[target]:
             if not equal(evaluate_matrix(matrix, claim.point), claim.value):
-                raise ProofRejected(f"what is claimed of {target} at a random point is not its value there")
+                raise ProofRejected(f"the claim about {target} at a random point is not its value there")
 
 
 def _require(found: QM31, claimed: QM31) -> None:
     if not equal(found, claimed):
-        raise ProofRejected("the final evaluations do not give what is left of the claim")
+        raise ProofRejected("the final evaluations do not give the last claim")
 
 
 def _check_shapes(circuit: Circuit, layer: Layer, reductions: LayerProof, claims: int) -> None:

@@ -1,4 +1,4 @@
-"""Circuits and layers in the vocabulary of events: their kinds, shapes, costs and values."""
+"""Describes circuits and layers in the vocabulary of events: their kinds, shapes, costs and values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from proofstream import (
 )
 from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
 from proofstream_demo.field import QM31, Integers, as_secure_field, embed
-from proofstream_demo.models import Model, attention_weights
+from proofstream_demo.models import DemoModel, attention_weights
 from proofstream_demo.proof import Claim
 
 
 def compiled(circuit: Circuit) -> CircuitCompiled:
-    """The circuit's graph; a layer's node has the layer's index."""
+    """Make the event of the circuit's graph; a layer's node has the layer's index."""
     return CircuitCompiled(
         total_layers=len(circuit.layers),
         input_shape=circuit.layers[0].shape,
@@ -47,7 +47,7 @@ def compiled(circuit: Circuit) -> CircuitCompiled:
 
 
 def layer_start(circuit: Circuit, index: int, claim: Claim) -> LayerStart:
-    """The reduction of a layer begins."""
+    """Make the event at the start of a layer's reduction."""
     layer = circuit.layers[index]
     return LayerStart(
         layer_idx=index,
@@ -61,7 +61,7 @@ def layer_start(circuit: Circuit, index: int, claim: Claim) -> LayerStart:
 
 
 def kind_of_layer(layer: Layer) -> LayerKind:
-    """What the layer computes, in the vocabulary's words."""
+    """Return the vocabulary's kind for the layer's computation."""
     match layer:
         case Input():
             return LayerKind.Input
@@ -74,7 +74,7 @@ def kind_of_layer(layer: Layer) -> LayerKind:
 
 
 def proof_kind_of(layer: Layer) -> LayerProofKind:
-    """How the layer is proved. The input needs no proof: the verifier knows it, and evaluates it itself."""
+    """Return the kind of the layer's proof. The input needs no proof, because the verifier evaluates it itself."""
     match layer:
         case Input():
             return LayerProofKind.Skipped
@@ -85,12 +85,12 @@ def proof_kind_of(layer: Layer) -> LayerProofKind:
 
 
 def input_shape(circuit: Circuit, layer: Layer) -> tuple[int, int]:
-    """The shape of the first layer that it is computed from; of itself, for the input."""
+    """Return the shape of the first layer that `layer` is computed from; for the input, its own shape."""
     return circuit.layers[layer.inputs[0]].shape if layer.inputs else layer.shape
 
 
 def trace_cost(circuit: Circuit, layer: Layer) -> int:
-    """Trace cells: of the whole product for matrices, else one for each entry."""
+    """Count trace cells: those of the whole product for matrices, otherwise one for each entry."""
     rows, cols = layer.shape
     if isinstance(layer, MatMul):
         return matmul_trace_cost(rows, circuit.layers[layer.left].shape[1], cols)
@@ -98,7 +98,7 @@ def trace_cost(circuit: Circuit, layer: Layer) -> int:
 
 
 def activation_of(index: int, layer: Layer, values: Integers) -> LayerActivation:
-    """A layer's values, as raw M31 integers."""
+    """Make the event of a layer's values, as raw M31 integers."""
     return activation(
         layer_idx=index,
         node_id=index,
@@ -108,8 +108,8 @@ def activation_of(index: int, layer: Layer, values: Integers) -> LayerActivation
     )
 
 
-def heatmaps(model: Model, values: Sequence[Integers]) -> Iterator[AttentionHeatmap]:
-    """The attention of each head: how much of its attention each token gives to each, by magnitude."""
+def heatmaps(model: DemoModel, values: Sequence[Integers]) -> Iterator[AttentionHeatmap]:
+    """Make an event for each head: the share of attention that each token gives to each other, by magnitude."""
     for head, index in enumerate(model.attention):
         yield attention_heatmap(
             layer_idx=index,
@@ -120,5 +120,5 @@ def heatmaps(model: Model, values: Sequence[Integers]) -> Iterator[AttentionHeat
 
 
 def approx(value: QM31) -> float:
-    """A claim's value as a number from 0 to 1, for display."""
+    """Return a claim's value as a number from 0 to 1, for display."""
     return claim_approx(as_secure_field(value))

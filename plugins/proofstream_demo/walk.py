@@ -1,7 +1,8 @@
-"""The walk as events: what the prover does, told in the vocabulary and the order of a real prover.
+"""Reports the prover's steps as events, in the vocabulary and the order of a real prover.
 
-CircuitCompiled, the activations, ProofStart; then from the last layer to the first LayerStart, its SumcheckRounds,
-LayerEnd and GpuStatus; then the weight openings and ProofComplete. Every figure is measured or counted here.
+First CircuitCompiled, the activations and ProofStart. Then for each layer, from the last to the first, LayerStart, its
+SumcheckRounds, LayerEnd and GpuStatus. Then the weight openings and ProofComplete. Every figure is measured or counted
+here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from proofstream import (
 )
 from proofstream_demo.circuit import Circuit, Input, Layer, MatMul
 from proofstream_demo.field import QM31, Integers, as_secure_field
-from proofstream_demo.models import Model
+from proofstream_demo.models import DemoModel
 from proofstream_demo.proof import Claim
 from proofstream_demo.reductions import reduction_shapes
 from proofstream_demo.sumcheck import OnRound
@@ -41,22 +42,22 @@ WEIGHT_BINDING = "hash"
 """Each weight matrix is bound by its hash and opened on its own."""
 
 _QUADRATIC = 3
-"""How many coefficients a polynomial of degree 2 has."""
+"""Number of coefficients of a polynomial of degree 2."""
 
 
 class Walk:
     """Turns the prover's steps into events.
 
     Args:
-        model: What is proved.
-        emit: Where events go.
-        between_layers: Called between two layers, after the GpuStatus of one and before the LayerStart of the next: the
-            place to pause or, by raising, to stop. Its time is in no layer and not in ProofComplete.duration_ms.
+        model: The model to prove.
+        emit: Receives the events.
+        between_layers: Called between two layers, after the GpuStatus of one and before the LayerStart of the next, to
+            pause or, by raising, to stop. Its time counts neither for a layer nor for ProofComplete.duration_ms.
     """
 
     def __init__(
         self,
-        model: Model,
+        model: DemoModel,
         emit: Callable[[ProofEvent], None],
         *,
         between_layers: Callable[[], None] = lambda: None,
@@ -83,11 +84,11 @@ class Walk:
         return self._paused_s
 
     def log(self, message: str, level: LogLevel = LogLevel.Info) -> None:
-        """Say something to the person who watches."""
+        """Emit a message for the user."""
         self._emit(Log(level=level, message=message))
 
-    def begin(self, values: Sequence[Integers]) -> None:
-        """The forward pass is done: `values` are all layers' values."""
+    def begin_proof(self, values: Sequence[Integers]) -> None:
+        """Report the forward pass and start the proof; `values` are all layers' values, by layer index."""
         layers = self._circuit.layers
         self._emit(compiled(self._circuit))
         for index, (layer, matrix) in enumerate(zip(layers, values, strict=True)):
@@ -107,9 +108,9 @@ class Walk:
 
     @contextmanager
     def layer(self, index: int, claims: Sequence[Claim]) -> Generator[OnRound, None, None]:
-        """Around the reduction of one layer; gives what the sumcheck calls for each round.
+        """Wrap the reduction of one layer; yield the function that the sumcheck calls for each round.
 
-        The claim shown at its start is the first one on the layer, also where several are combined.
+        LayerStart shows the first claim about the layer, even if several claims are combined.
         """
         self._pause()
         rounds = _Rounds(self._circuit, index, claims, self._emit)
@@ -131,7 +132,7 @@ class Walk:
 
     @contextmanager
     def weight_opening(self, index: int, claim: Claim, commitment: bytes) -> Generator[None, None, None]:
-        """Around the evaluation of one weight matrix at the point of a claim; `index` is the layer that uses it."""
+        """Wrap the evaluation of one weight matrix at the point of a claim; `index` is the layer that uses it."""
         started = time.perf_counter()
         self._emit(WeightOpeningStart(weight_node_id=index, eval_point_len=len(claim.point)))
         yield
@@ -144,8 +145,8 @@ class Walk:
             )
         )
 
-    def complete(self) -> None:
-        """The proof is done."""
+    def complete_proof(self) -> None:
+        """Report the proof as complete."""
         self._emit(
             ProofComplete(
                 duration_ms=self.proving_ms,
@@ -155,8 +156,8 @@ class Walk:
             )
         )
 
-    def abort(self, reason: str) -> None:
-        """The proof is no good."""
+    def abort_proof(self, reason: str) -> None:
+        """Report the proof as aborted, with an error message."""
         self.log(reason, LogLevel.Error)
         self._emit(ProofAborted(reason=reason))
 
@@ -183,7 +184,7 @@ class Walk:
 
 
 class _Rounds:
-    """Emits the rounds of one layer, numbered through all of its reductions."""
+    """Emits the rounds of one layer, numbered across all of its reductions."""
 
     def __init__(
         self, circuit: Circuit, index: int, claims: Sequence[Claim], emit: Callable[[ProofEvent], None]

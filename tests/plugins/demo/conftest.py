@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from proofstream_demo.circuit import Circuit, Input, MatMul, Product, Sum
-from proofstream_demo.models import Example, Model, digits, transformer
-from proofstream_demo.proof import Proof
+from proofstream_demo.models import DemoModel, Example, digits, transformer
+from proofstream_demo.proof import GkrProof
 from proofstream_demo.prover import prove
 
 
@@ -24,7 +24,7 @@ def tiny() -> Example:
         MatMul("output", (2, 3), 5, "W2"),
     )
     weights = {"W1": np.array([[1, -2], [3, 1]]), "W2": np.array([[1, 0, -1], [2, 2, -3]])}
-    model = Model("tiny", "a tiny circuit", Circuit(layers, weights))
+    model = DemoModel("tiny", "a tiny circuit", Circuit(layers, weights))
     return Example(model=model, inputs=np.array([[1, 2], [-3, 4]]), question="?", answer=str)
 
 
@@ -35,12 +35,12 @@ def example(request: pytest.FixtureRequest, tiny: Example) -> Example:
 
 
 @pytest.fixture(scope="session")
-def proof(example: Example) -> Proof:
+def proof(example: Example) -> GkrProof:
     """An honest proof of `example`."""
     return prove(example.model, example.inputs)
 
 
 @pytest.fixture(scope="session")
-def tiny_proof(tiny: Example) -> Proof:
+def tiny_proof(tiny: Example) -> GkrProof:
     """An honest proof of `tiny`."""
     return prove(tiny.model, tiny.inputs)

@@ -1,4 +1,4 @@
-"""Provers that cheat as well as one can: each breaks one check alone, so that no check is there for nothing.
+"""Provers that cheat as well as possible: each breaks exactly one check, which shows that every check is needed.
 
 A changed element also changes every later challenge, so that several checks notice it. These provers instead go along
 with the challenges: they mend each round's polynomial until p(0) + p(1) is the claim, and only the final evaluations
@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from proofstream_demo import prover as prover_module
-from proofstream_demo.circuit import Circuit, evaluate, evaluate_layer
+from proofstream_demo.circuit import Circuit, evaluate_circuit, evaluate_layer
 from proofstream_demo.field import M31, QM31, Integers, add, embed, lift, mul, sub
 from proofstream_demo.models import Example
 from proofstream_demo.multilinear import fix_variable
 from proofstream_demo.proof import Claim, LayerProof, ProofRejected
 from proofstream_demo.prover import Prover
 from proofstream_demo.reductions import first_claim
-from proofstream_demo.sumcheck import OnRound, SumcheckResult, at, round_polynomial, sum_at_bits
-from proofstream_demo.transcript import Transcript, commit
+from proofstream_demo.sumcheck import OnRound, SumcheckResult, evaluate_polynomial, round_polynomial, sum_at_bits
+from proofstream_demo.transcript import Transcript, commit_matrix
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 
@@ -30,7 +30,7 @@ HALF: QM31 = lift(np.array(2**30, dtype=np.uint64))
 
 
 def mended_sum(tables: Sequence[QM31], claim: QM31, transcript: Transcript, on_round: OnRound) -> SumcheckResult:
-    """A sumcheck of a wrong claim whose rounds all add up: what is missing goes into the constant coefficients."""
+    """Run the sumcheck of a wrong claim; the constant coefficients hide the difference, so that all rounds add up."""
     folded = list(tables)
     polynomials: list[QM31] = []
     point: list[QM31] = []
@@ -40,7 +40,7 @@ def mended_sum(tables: Sequence[QM31], claim: QM31, transcript: Transcript, on_r
         transcript.absorb_elements("round", polynomial)
         answer = transcript.challenge()
         folded = [fix_variable(values, answer) for values in folded]
-        following = at(polynomial, answer)
+        following = evaluate_polynomial(polynomial, answer)
         on_round(polynomial, claim, following)
         claim = following
         polynomials.append(polynomial)
@@ -63,8 +63,8 @@ class Pretender(Prover):
 
 
 def values_with_a_lie(circuit: Circuit, inputs: Integers, lie: int) -> list[M31]:
-    """All values, with one entry of one layer wrong and everything after it computed from that."""
-    values = evaluate(circuit, inputs)[: lie + 1]
+    """Return all values, with one entry of one layer wrong and all later layers computed from it."""
+    values = evaluate_circuit(circuit, inputs)[: lie + 1]
     values[lie] = values[lie] + np.eye(*values[lie].shape, dtype=np.int64)
     for layer in circuit.layers[lie + 1 :]:
         values.append(evaluate_layer(layer, values, circuit.weights, inputs))
@@ -73,7 +73,7 @@ def values_with_a_lie(circuit: Circuit, inputs: Integers, lie: int) -> list[M31]
 
 def walk_of(example: Example) -> Walk:
     walk = Walk(example.model, lambda event: None)
-    walk.begin(evaluate(example.model.circuit, example.inputs))
+    walk.begin_proof(evaluate_circuit(example.model.circuit, example.inputs))
     return walk
 
 
@@ -81,7 +81,7 @@ def walk_of(example: Example) -> Walk:
 def test_a_lie_about_a_layer_is_caught_at_that_layer(lie: int, tiny: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover_module, "prove_sum", mended_sum)
     circuit = tiny.model.circuit
-    truth = embed(evaluate(circuit, tiny.inputs)[lie])
+    truth = embed(evaluate_circuit(circuit, tiny.inputs)[lie])
     forged = values_with_a_lie(circuit, tiny.inputs, lie)
     proof = Pretender(circuit, forged, walk_of(tiny), layer=lie, truth=truth).run()
     name = circuit.layers[lie].name
@@ -99,9 +99,9 @@ def test_a_proof_about_a_secret_other_input_is_caught_at_the_input(
         return first_claim(transcript, circuit, commitments, embed(tiny.inputs), output)
 
     monkeypatch.setattr(prover_module, "first_claim", claim_of_the_real_input)
-    forged = [embed(matrix) for matrix in evaluate(tiny.model.circuit, tiny.inputs + 1)]
+    forged = [embed(matrix) for matrix in evaluate_circuit(tiny.model.circuit, tiny.inputs + 1)]
     proof = Prover(tiny.model.circuit, forged, walk_of(tiny)).run()
-    with pytest.raises(ProofRejected, match=r"^layer 0 \(input\): what is claimed of 0 at a random point"):
+    with pytest.raises(ProofRejected, match=r"^layer 0 \(input\): the claim about 0 at a random point"):
         verify(tiny.model, proof, tiny.inputs)
 
 
@@ -111,13 +111,13 @@ def test_a_proof_with_other_weights_than_committed_to_is_caught_at_the_weights(
 ) -> None:
     real = tiny.model.circuit
     other = Circuit(real.layers, {**real.weights, name: real.weights[name] + 1})
-    commitments = {embed(other.weights[key]).tobytes(): commit(embed(real.weights[key])) for key in real.weights}
+    commitments = {embed(other.weights[key]).tobytes(): commit_matrix(embed(real.weights[key])) for key in real.weights}
 
     def commitment_to_the_real_weights(matrix: M31) -> bytes:
         return commitments[matrix.tobytes()]
 
-    monkeypatch.setattr(prover_module, "commit", commitment_to_the_real_weights)
-    forged = [embed(matrix) for matrix in evaluate(other, tiny.inputs)]
+    monkeypatch.setattr(prover_module, "commit_matrix", commitment_to_the_real_weights)
+    forged = [embed(matrix) for matrix in evaluate_circuit(other, tiny.inputs)]
     proof = Prover(other, forged, walk_of(tiny)).run()
-    with pytest.raises(ProofRejected, match=rf"^what is claimed of {name} at a random point"):
+    with pytest.raises(ProofRejected, match=rf"^the claim about {name} at a random point"):
         verify(tiny.model, proof, tiny.inputs)

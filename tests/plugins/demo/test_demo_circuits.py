@@ -1,4 +1,4 @@
-"""The protocol over any circuit: honest proofs verify, whatever uses what, and forged ones do not."""
+"""Honest proofs of random circuits verify, however the layers are connected; forged proofs do not."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate
+from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate_circuit
 from proofstream_demo.field import PRIME, Integers
-from proofstream_demo.models import Model
-from proofstream_demo.proof import Proof, ProofRejected
+from proofstream_demo.models import DemoModel
+from proofstream_demo.proof import GkrProof, ProofRejected
 from proofstream_demo.prover import prove
 from proofstream_demo.verifier import verify
 
@@ -24,8 +24,8 @@ def random_matrix(draw: Callable[[st.SearchStrategy[int]], int], side: int) -> I
 
 
 @st.composite
-def runs(draw: Callable[..., int]) -> tuple[Model, Integers]:
-    """A circuit of square matrices in which layers use any earlier ones, and an input that fits into the field."""
+def runs(draw: Callable[..., int]) -> tuple[DemoModel, Integers]:
+    """Draw a circuit of square matrices whose layers use any earlier layers, and an input that fits into the field."""
     side = draw(st.sampled_from(SIDES))
     shape = (side, side)
     layers: list[Layer] = [Input("input", shape)]
@@ -43,14 +43,14 @@ def runs(draw: Callable[..., int]) -> tuple[Model, Integers]:
             case _:
                 layers.append(Sum(f"s{number}", shape, left, right))
     _use_all(layers, shape)
-    model = Model("any", "any circuit", Circuit(tuple(layers), weights))
+    model = DemoModel("any", "any circuit", Circuit(tuple(layers), weights))
     inputs = random_matrix(draw, side)
     assume(_fits(model, inputs))
     return model, inputs
 
 
 def _use_all(layers: list[Layer], shape: tuple[int, int]) -> None:
-    """Add up what nothing uses, until that is the output alone."""
+    """Add up the unused layers until only the output is unused."""
     used = {source for layer in layers for source in layer.inputs}
     idle = [index for index in range(len(layers)) if index not in used]
     while len(idle) > 1:
@@ -58,9 +58,9 @@ def _use_all(layers: list[Layer], shape: tuple[int, int]) -> None:
         idle = [*idle[2:], len(layers) - 1]
 
 
-def _fits(model: Model, inputs: Integers) -> bool:
+def _fits(model: DemoModel, inputs: Integers) -> bool:
     try:
-        evaluate(model.circuit, inputs)
+        evaluate_circuit(model.circuit, inputs)
     except ValueError:
         return False
     return True
@@ -68,7 +68,7 @@ def _fits(model: Model, inputs: Integers) -> bool:
 
 @settings(max_examples=60)
 @given(runs())
-def test_an_honest_proof_of_any_circuit_verifies(run: tuple[Model, Integers]) -> None:
+def test_an_honest_proof_of_any_circuit_verifies(run: tuple[DemoModel, Integers]) -> None:
     model, inputs = run
     proof = prove(model, inputs)
     assert verified(model, proof, inputs)
@@ -76,7 +76,7 @@ def test_an_honest_proof_of_any_circuit_verifies(run: tuple[Model, Integers]) ->
 
 @settings(max_examples=40)
 @given(runs(), st.data())
-def test_another_output_of_any_circuit_is_rejected(run: tuple[Model, Integers], data: st.DataObject) -> None:
+def test_another_output_of_any_circuit_is_rejected(run: tuple[DemoModel, Integers], data: st.DataObject) -> None:
     model, inputs = run
     proof = prove(model, inputs)
     entry = data.draw(st.integers(0, proof.output.size - 1))
@@ -85,7 +85,7 @@ def test_another_output_of_any_circuit_is_rejected(run: tuple[Model, Integers], 
     assert not verified(model, proof, inputs)
 
 
-def verified(model: Model, proof: Proof, inputs: Integers) -> bool:
+def verified(model: DemoModel, proof: GkrProof, inputs: Integers) -> bool:
     try:
         verify(model, proof, inputs)
     except ProofRejected:

@@ -1,4 +1,4 @@
-"""The laws of the fields, and the product against one written with Python's own integers."""
+"""Tests the laws of the fields, and compares the product with one computed on Python's integers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def power(base: QM31, exponent: int) -> QM31:
 
 
 def slow_product(x: tuple[int, ...], y: tuple[int, ...]) -> list[int]:
-    """Multiply out over the basis 1, i, j, ij: by i*i = -1, j*j = 2 + i, ij*j = 2i - 1, ij*ij = -2 - i."""
+    """Multiply over the basis 1, i, j, ij, with i*i = -1, j*j = 2 + i, ij*j = 2i - 1, ij*ij = -2 - i."""
     basis = {
         (0, 0): (1, 0, 0, 0), (0, 1): (0, 1, 0, 0), (0, 2): (0, 0, 1, 0), (0, 3): (0, 0, 0, 1),
         (1, 1): (-1, 0, 0, 0), (1, 2): (0, 0, 0, 1), (1, 3): (0, 0, -1, 0),
@@ -68,13 +68,13 @@ def test_i_squared_is_minus_one_and_j_squared_is_two_plus_i() -> None:
 
 
 @given(quadruples, quadruples)
-def test_the_product_is_that_of_plain_integers(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+def test_the_product_equals_the_one_over_plain_integers(x: tuple[int, ...], y: tuple[int, ...]) -> None:
     fast = mul(np.array(x, dtype=np.uint64), np.array(y, dtype=np.uint64))
     assert fast.tolist() == slow_product(x, y)
 
 
 @given(elements, elements, elements)
-def test_addition_and_multiplication_are_those_of_a_commutative_ring(x: QM31, y: QM31, z: QM31) -> None:
+def test_addition_and_multiplication_make_a_commutative_ring(x: QM31, y: QM31, z: QM31) -> None:
     assert equal(add(x, y), add(y, x))
     assert equal(mul(x, y), mul(y, x))
     assert equal(add(add(x, y), z), add(x, add(y, z)))

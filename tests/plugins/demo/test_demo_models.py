@@ -1,4 +1,4 @@
-"""What the demo says is true: its answers are those of the plain network, its accuracy that of the held-out digits."""
+"""Tests the demo's statements: its answers match a plain network, and its accuracy matches the held-out digits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofstream_demo.circuit import evaluate
+from proofstream_demo.circuit import evaluate_circuit
 from proofstream_demo.field import LARGEST, centred
 from proofstream_demo.models import digits, transformer
 from proofstream_demo.prover import prove
@@ -37,7 +37,7 @@ def training() -> ModuleType:
 
 
 @pytest.mark.parametrize("sample", range(10))
-def test_the_proved_digit_is_that_of_a_plain_forward_pass(sample: int, stored: dict[str, Any]) -> None:
+def test_the_proved_digit_matches_a_plain_forward_pass(sample: int, stored: dict[str, Any]) -> None:
     example = digits(sample)
     pixels = stored["samples"][sample].astype(float)
     plain = (pixels @ stored["w1"].astype(float)) ** 2 @ stored["w2"].astype(float)
@@ -48,7 +48,7 @@ def test_the_proved_digit_is_that_of_a_plain_forward_pass(sample: int, stored: d
     assert said == f"the network sees the digit {int(plain.argmax())}; the label says {sample}"
 
 
-def test_the_stored_accuracy_is_that_of_the_held_out_digits(training: ModuleType, stored: dict[str, Any]) -> None:
+def test_the_stored_accuracy_matches_the_held_out_digits(training: ModuleType, stored: dict[str, Any]) -> None:
     _, _, pixels, labels = training.split_data(np.random.default_rng(training.SEED))
     logits = (pixels @ stored["w1"].astype(np.int64)) ** 2 @ stored["w2"].astype(np.int64)
     right = float((logits.argmax(axis=1) == labels).mean())
@@ -85,7 +85,7 @@ def test_the_transformer_block_is_attention_and_a_gated_layer_with_residuals() -
     heads = [(x @ w[f"Wq {h}"]) @ (x @ w[f"Wk {h}"]).T @ (x @ w[f"Wv {h}"]) @ w[f"Wo {h}"] for h in (0, 1)]
     middle = x + heads[0] + heads[1]
     output = middle + ((middle @ w["W up"]) * (middle @ w["W gate"])) @ w["W down"]
-    assert np.array_equal(evaluate(example.model.circuit, x)[-1], output)
+    assert np.array_equal(evaluate_circuit(example.model.circuit, x)[-1], output)
     assert str(np.abs(output).max()) in example.answer(output)
 
 

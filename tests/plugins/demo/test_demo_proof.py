@@ -1,4 +1,4 @@
-"""Honest proofs verify; one with any one element changed does not, nor one of a computation that went wrong."""
+"""Honest proofs verify; proofs with any element changed, or of a wrong computation, are rejected."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofstream_demo.circuit import Circuit, Input, MatMul, Product, Sum, evaluate
+from proofstream_demo.circuit import Circuit, Input, MatMul, Product, Sum, evaluate_circuit
 from proofstream_demo.field import ONE, PRIME, QM31, add, embed, equal, mul
-from proofstream_demo.models import Example, Model, digits, transformer
-from proofstream_demo.proof import Claim, Proof, ProofRejected
+from proofstream_demo.models import DemoModel, Example, digits, transformer
+from proofstream_demo.proof import Claim, GkrProof, ProofRejected
 from proofstream_demo.prover import Prover, WeightMismatch, prove, prove_watched
-from proofstream_demo.reductions import combine, first_claim, reduction_shapes
+from proofstream_demo.reductions import combine_claims, first_claim, reduction_shapes
 from proofstream_demo.sumcheck import OnRound, sum_at_bits
 from proofstream_demo.transcript import Transcript
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 
 
-def arrays_of(proof: Proof) -> list[QM31]:
-    """Every array of field elements in a proof."""
+def arrays_of(proof: GkrProof) -> list[QM31]:
+    """List every array of field elements in a proof."""
     reductions = [reduction for layer in proof.layers for reduction in layer]
     found = [proof.output, *(r.rounds for r in reductions), *(r.finals for r in reductions)]
     return [array for array in found if array.size]
 
 
-def changed(proof: Proof, array: int, limb: int, difference: int) -> Proof:
-    """A copy with one limb of one element changed."""
+def changed(proof: GkrProof, array: int, limb: int, difference: int) -> GkrProof:
+    """Copy a proof with one limb of one element changed."""
     forged = copy.deepcopy(proof)
     flat = arrays_of(forged)[array].reshape(-1)
     flat[limb] = (int(flat[limb]) + difference) % PRIME
     return forged
 
 
-def every_limb(proof: Proof) -> Iterator[tuple[int, int]]:
+def every_limb(proof: GkrProof) -> Iterator[tuple[int, int]]:
     for number, array in enumerate(arrays_of(proof)):
         for limb in range(array.size):
             yield number, limb
 
 
-def is_rejected(example: Example, proof: Proof) -> bool:
+def is_rejected(example: Example, proof: GkrProof) -> bool:
     try:
         verify(example.model, proof, example.inputs)
     except ProofRejected:
@@ -54,18 +54,18 @@ def is_rejected(example: Example, proof: Proof) -> bool:
     return False
 
 
-def test_an_honest_proof_verifies(example: Example, proof: Proof) -> None:
+def test_an_honest_proof_verifies(example: Example, proof: GkrProof) -> None:
     verify(example.model, proof, example.inputs)
-    assert equal(proof.output, embed(evaluate(example.model.circuit, example.inputs)[-1]))
+    assert equal(proof.output, embed(evaluate_circuit(example.model.circuit, example.inputs)[-1]))
 
 
-def test_the_same_run_gives_the_same_proof(example: Example, proof: Proof) -> None:
+def test_the_same_run_gives_the_same_proof(example: Example, proof: GkrProof) -> None:
     again = prove(example.model, example.inputs)
     assert again.commitments == proof.commitments
     assert all(map(equal, arrays_of(again), arrays_of(proof)))
 
 
-def test_a_small_proof_with_any_one_limb_changed_is_rejected(tiny: Example, tiny_proof: Proof) -> None:
+def test_a_small_proof_with_any_one_limb_changed_is_rejected(tiny: Example, tiny_proof: GkrProof) -> None:
     limbs = list(every_limb(tiny_proof))
     assert len(limbs) == 186
     accepted = [place for place in limbs if not is_rejected(tiny, changed(tiny_proof, *place, 1))]
@@ -87,7 +87,7 @@ def test_a_big_proof_with_one_limb_changed_is_rejected(name: str, data: st.DataO
 
 
 def test_a_square_root_of_the_other_sign_is_rejected() -> None:
-    """The square's own check cannot tell x from -x: the layer below must."""
+    """The square's own check cannot distinguish x from -x, so the layer below must."""
     example, proof = BIG["digits"], BIG_PROOFS["digits"]
     forged = copy.deepcopy(proof)
     finals = forged.layers[2][0].finals
@@ -96,14 +96,14 @@ def test_a_square_root_of_the_other_sign_is_rejected() -> None:
         verify(example.model, forged, example.inputs)
 
 
-def test_an_element_written_in_another_way_is_rejected(tiny: Example, tiny_proof: Proof) -> None:
+def test_an_element_written_in_another_way_is_rejected(tiny: Example, tiny_proof: GkrProof) -> None:
     forged = copy.deepcopy(tiny_proof)
     forged.layers[6][0].rounds[0, 0, 0] += np.uint64(PRIME)
     with pytest.raises(ProofRejected, match="a limb is not below the prime"):
         verify(tiny.model, forged, tiny.inputs)
 
 
-def test_a_commitment_with_any_one_byte_changed_is_rejected(tiny: Example, tiny_proof: Proof) -> None:
+def test_a_commitment_with_any_one_byte_changed_is_rejected(tiny: Example, tiny_proof: GkrProof) -> None:
     for name, digest in tiny_proof.commitments.items():
         for place in range(len(digest)):
             other = digest[:place] + bytes([digest[place] ^ 1]) + digest[place + 1 :]
@@ -111,20 +111,20 @@ def test_a_commitment_with_any_one_byte_changed_is_rejected(tiny: Example, tiny_
             assert is_rejected(tiny, forged)
 
 
-def test_a_proof_of_another_input_is_rejected(example: Example, proof: Proof) -> None:
+def test_a_proof_of_another_input_is_rejected(example: Example, proof: GkrProof) -> None:
     other = example.inputs.copy()
     other[0, 0] += 1
     assert is_rejected(replace(example, inputs=other), proof)
 
 
-def test_a_proof_about_other_weights_is_rejected(tiny: Example, tiny_proof: Proof) -> None:
+def test_a_proof_about_other_weights_is_rejected(tiny: Example, tiny_proof: GkrProof) -> None:
     weights = {name: matrix + 1 for name, matrix in tiny.model.circuit.weights.items()}
-    other = Model("tiny", "other weights", Circuit(tiny.model.circuit.layers, weights))
+    other = DemoModel("tiny", "other weights", Circuit(tiny.model.circuit.layers, weights))
     with pytest.raises(ProofRejected, match="other weights"):
         verify(other, tiny_proof, tiny.inputs)
 
 
-def test_a_proof_of_another_shape_is_rejected(tiny: Example, tiny_proof: Proof) -> None:
+def test_a_proof_of_another_shape_is_rejected(tiny: Example, tiny_proof: GkrProof) -> None:
     top = tiny_proof.layers[6][0]
     shapes = [
         replace(tiny_proof, layers=tiny_proof.layers[:-1]),
@@ -140,7 +140,7 @@ def test_a_proof_of_another_shape_is_rejected(tiny: Example, tiny_proof: Proof) 
 
 
 def test_the_verifiers_challenges_depend_on_every_element_of_the_proof(
-    example: Example, proof: Proof, monkeypatch: pytest.MonkeyPatch
+    example: Example, proof: GkrProof, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absorbed: list[bytes] = []
     original = Transcript.absorb_elements
@@ -173,13 +173,13 @@ def test_the_first_challenge_depends_on_all_that_is_public(tiny: Example) -> Non
     assert len(points) == len(publics)
 
 
-def test_claims_are_combined_with_a_factor_that_nobody_can_foresee() -> None:
+def test_claims_are_combined_with_a_factor_that_is_unpredictable() -> None:
     claims = [Claim(ONE.reshape(1, 4), ONE)] * 3
     drawn: set[bytes] = set()
     for said in (b"this", b"that"):
         transcript = Transcript()
         transcript.absorb("said", said)
-        factors, value = combine(claims, transcript)
+        factors, value = combine_claims(claims, transcript)
         assert equal(factors[0], ONE)
         assert equal(factors[2], mul(factors[1], factors[1]))
         assert equal(value, add(add(factors[0], factors[1]), factors[2]))
@@ -187,22 +187,22 @@ def test_claims_are_combined_with_a_factor_that_nobody_can_foresee() -> None:
     assert len(drawn | {ONE.tobytes()}) == 3
 
 
-def test_a_prover_that_computed_one_value_wrong_convinces_nobody(tiny: Example) -> None:
+def test_a_proof_with_one_value_computed_wrong_is_rejected(tiny: Example) -> None:
     circuit = tiny.model.circuit
     for wrong in range(1, len(circuit.layers)):
-        values = [embed(matrix) for matrix in evaluate(circuit, tiny.inputs)]
+        values = [embed(matrix) for matrix in evaluate_circuit(circuit, tiny.inputs)]
         values[wrong][0, 0] = (int(values[wrong][0, 0]) + 1) % PRIME
         walk = Walk(tiny.model, lambda event: None)
-        walk.begin(evaluate(circuit, tiny.inputs))
+        walk.begin_proof(evaluate_circuit(circuit, tiny.inputs))
         forged = Prover(circuit, values, walk).run()
         with pytest.raises(ProofRejected):
             verify(tiny.model, forged, tiny.inputs)
 
 
 class ListeningWalk(Walk):
-    """Hears of every round, before the walk does."""
+    """Keeps every round before the walk reports it."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: DemoModel) -> None:
         super().__init__(model, lambda event: None)
         self.rounds: list[tuple[int, QM31, QM31, QM31]] = []
         self.claims: dict[int, list[Claim]] = {}
@@ -245,7 +245,7 @@ def test_layers_that_several_others_use_have_several_claims(tiny: Example) -> No
 
 
 class SabotagedWalk(Walk):
-    """Changes what is claimed about a weight matrix, just before it is opened."""
+    """Changes the claim about a weight matrix just before it is opened."""
 
     @contextmanager
     def weight_opening(self, index: int, claim: Claim, commitment: bytes) -> Generator[None, None, None]:
@@ -254,7 +254,7 @@ class SabotagedWalk(Walk):
             yield
 
 
-def test_a_prover_that_claims_what_its_weights_are_not_stops(tiny: Example) -> None:
+def test_a_prover_with_a_false_claim_about_its_weights_stops(tiny: Example) -> None:
     with pytest.raises(WeightMismatch, match="W1"):
         prove_watched(tiny.model, tiny.inputs, SabotagedWalk(tiny.model, lambda event: None))
 
@@ -273,11 +273,11 @@ def test_a_circuit_says_what_is_wrong_with_it() -> None:
 
 def test_numbers_that_the_field_cannot_hold_are_refused() -> None:
     squares = Circuit((Input("x", (1, 2)), Product("x*x", (1, 2), 0, 0)), {})
-    assert evaluate(squares, np.array([[3, -4]]))[-1].tolist() == [[9, 16]]
+    assert evaluate_circuit(squares, np.array([[3, -4]]))[-1].tolist() == [[9, 16]]
     with pytest.raises(ValueError, match=r"x\*x holds a number that the field cannot hold"):
-        evaluate(squares, np.array([[0, 2**15]]))
+        evaluate_circuit(squares, np.array([[0, 2**15]]))
     with pytest.raises(ValueError, match=r"x has the shape \(2, 1\), not \(1, 2\)"):
-        evaluate(squares, np.array([[0], [1]]))
+        evaluate_circuit(squares, np.array([[0], [1]]))
     both = Circuit((Input("x", (16, 16)), MatMul("x x", (16, 16), 0, 0)), {})
     with pytest.raises(ValueError, match="x x could hold a number that 64 bits cannot hold"):
-        evaluate(both, np.full((16, 16), 2**30 - 1))
+        evaluate_circuit(both, np.full((16, 16), 2**30 - 1))

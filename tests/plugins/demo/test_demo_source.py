@@ -62,7 +62,7 @@ class FakeSession:
 
 
 class FakeFeed:
-    """A host with one session, that may be stopping."""
+    """A host with one session, which may be stopping."""
 
     def __init__(self) -> None:
         self.session = FakeSession()
@@ -196,7 +196,7 @@ def test_a_request_has_its_defaults() -> None:
         ("demo:transformer?sample=1", "demo:transformer does not know sample", "it knows: pace"),
     ],
 )
-def test_what_is_not_understood_is_a_usage_error(uri: str, message: str, hint: str | None) -> None:
+def test_a_request_that_is_not_understood_is_a_usage_error(uri: str, message: str, hint: str | None) -> None:
     with pytest.raises(UsageError) as caught:
         open_demo(request(uri))
     assert (str(caught.value), caught.value.hint) == (message, hint)
@@ -204,7 +204,7 @@ def test_what_is_not_understood_is_a_usage_error(uri: str, message: str, hint: s
 
 @pytest.mark.parametrize("flag", ["follow", "once"])
 def test_flags_of_other_sources_are_refused(flag: str) -> None:
-    with pytest.raises(UsageError, match=f"^--{flag} is not for demo:digits"):
+    with pytest.raises(UsageError, match=f"^--{flag} does not apply to demo:digits"):
         open_demo(SourceRequest(uri="demo:digits", **{flag: True}))
 
 

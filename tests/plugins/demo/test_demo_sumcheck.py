@@ -13,8 +13,8 @@ from proofstream_demo.field import PRIME, QM31, add, embed, equal, lift, mul, to
 from proofstream_demo.multilinear import (
     equality,
     equality_table,
-    evaluate,
     evaluate_matrix,
+    evaluate_table,
     fix_variables,
     matrix_variables,
     padded,
@@ -22,8 +22,8 @@ from proofstream_demo.multilinear import (
     variables,
 )
 from proofstream_demo.proof import ProofRejected
-from proofstream_demo.sumcheck import at, prove_sum, sum_at_bits, verify_sum
-from proofstream_demo.transcript import Transcript, commit
+from proofstream_demo.sumcheck import evaluate_polynomial, prove_sum, sum_at_bits, verify_sum
+from proofstream_demo.transcript import Transcript, commit_matrix
 
 
 def random_elements(seed: int, count: int) -> QM31:
@@ -45,19 +45,19 @@ seeds = st.integers(0, 2**32)
 def test_an_extension_goes_through_its_table(seed: int, count: int) -> None:
     values = random_elements(seed, 2**count)
     for index in range(2**count):
-        assert equal(evaluate(values, bits(index, count)), values[index])
+        assert equal(evaluate_table(values, bits(index, count)), values[index])
 
 
 @given(seeds, st.integers(0, 5))
 def test_the_equality_table_turns_an_evaluation_into_a_sum(seed: int, count: int) -> None:
     values, point = random_elements(seed, 2**count), random_elements(seed + 1, count)
-    assert equal(total(mul(equality_table(point), values)), evaluate(values, point))
+    assert equal(total(mul(equality_table(point), values)), evaluate_table(values, point))
 
 
 @given(seeds, st.integers(0, 5))
 def test_equality_at_a_point_is_the_extension_of_its_table(seed: int, count: int) -> None:
     x, y = random_elements(seed, count), random_elements(seed + 1, count)
-    assert equal(equality(x, y), evaluate(equality_table(x), y))
+    assert equal(equality(x, y), evaluate_table(equality_table(x), y))
     assert equal(equality(x, y), equality(y, x))
 
 
@@ -87,14 +87,14 @@ def test_each_rounds_polynomial_adds_up_to_the_running_claim(seed: int, count: i
         assert polynomial.shape == (degree + 1, 4)
         assert equal(answered, running)
         assert equal(sum_at_bits(polynomial), running)
-        assert equal(at(polynomial, result.point[number]), following)
+        assert equal(evaluate_polynomial(polynomial, result.point[number]), following)
         running = following
     assert equal(running, reduce(mul, result.finals))
     point, left_over = verify_sum(result.rounds, claim, Transcript())
     assert equal(point, result.point)
     assert equal(left_over, running)
     for values, final in zip(tables, result.finals, strict=True):
-        assert equal(evaluate(values, result.point), final)
+        assert equal(evaluate_table(values, result.point), final)
 
 
 @settings(max_examples=30, deadline=None)
@@ -118,7 +118,7 @@ def test_each_challenge_depends_on_the_polynomial_that_it_answers() -> None:
     assert not equal(one.point[0], two.point[0])
 
 
-def test_a_polynomials_value_is_that_of_its_coefficients() -> None:
+def test_a_polynomials_value_follows_from_its_coefficients() -> None:
     coefficients, x = random_elements(1, 4), random_elements(2, 1)[0]
     square = mul(x, x)
     terms = [
@@ -127,7 +127,7 @@ def test_a_polynomials_value_is_that_of_its_coefficients() -> None:
         mul(coefficients[2], square),
         mul(coefficients[3], mul(square, x)),
     ]
-    assert equal(at(coefficients, x), reduce(add, terms))
+    assert equal(evaluate_polynomial(coefficients, x), reduce(add, terms))
 
 
 def test_the_challenge_depends_on_all_that_was_said_in_order_and_on_labels() -> None:
@@ -160,6 +160,6 @@ def test_challenges_differ_from_one_another() -> None:
 
 def test_a_commitment_binds_values_and_shape() -> None:
     matrix = embed(np.arange(4))
-    hashes = {commit(matrix.reshape(shape)) for shape in ((1, 4), (2, 2), (4, 1))}
-    assert len(hashes | {commit(embed(np.array([[0, 1, 2, 4]])))}) == 4
+    hashes = {commit_matrix(matrix.reshape(shape)) for shape in ((1, 4), (2, 2), (4, 1))}
+    assert len(hashes | {commit_matrix(embed(np.array([[0, 1, 2, 4]])))}) == 4
     assert all(len(digest) == 32 for digest in hashes)

@@ -1,4 +1,4 @@
-"""The events of a walk: their order, their figures, and what the timeline makes of them."""
+"""Tests the events of a walk: their order, their figures, and their intervals in the timeline."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from proofstream import (
     matmul_trace_cost,
 )
 from proofstream.testing import envelopes
-from proofstream_demo.circuit import MatMul, evaluate
+from proofstream_demo.circuit import MatMul, evaluate_circuit
 from proofstream_demo.field import embed
 from proofstream_demo.models import Example, attention_weights, digits, transformer
-from proofstream_demo.proof import Proof
+from proofstream_demo.proof import GkrProof
 from proofstream_demo.prover import prove
 from proofstream_demo.sumcheck import sum_at_bits
 
@@ -55,18 +55,18 @@ def only(kind: type[E], events: Iterable[ProofEvent]) -> E:
 
 
 @pytest.fixture(scope="module")
-def run(example: Example) -> tuple[Proof, list[ProofEvent]]:
+def run(example: Example) -> tuple[GkrProof, list[ProofEvent]]:
     events: list[ProofEvent] = []
     return prove(example.model, example.inputs, emit=events.append), events
 
 
 @pytest.fixture(scope="module")
-def events(run: tuple[Proof, list[ProofEvent]]) -> list[ProofEvent]:
+def events(run: tuple[GkrProof, list[ProofEvent]]) -> list[ProofEvent]:
     return run[1]
 
 
 def expected_kinds(example: Example, events: Sequence[ProofEvent]) -> list[str]:
-    """The order of a real walk, with as many rounds as the proof has."""
+    """List the kinds in the order of a real walk, with as many rounds as the proof has."""
     circuit = example.model.circuit
     kinds = ["CircuitCompiled", *["LayerActivation"] * len(circuit.layers)]
     kinds += [*["AttentionHeatmap"] * len(example.model.attention), "ProofStart"]
@@ -83,7 +83,7 @@ def test_events_come_in_the_order_of_a_real_walk(example: Example, events: list[
     assert [event.layer_idx for event in of(LayerEnd, events)] == last_to_first
 
 
-def test_rounds_are_those_of_the_proof(run: tuple[Proof, list[ProofEvent]]) -> None:
+def test_rounds_are_those_of_the_proof(run: tuple[GkrProof, list[ProofEvent]]) -> None:
     proof, events = run
     for index, reductions in enumerate(proof.layers):
         rounds = [event for event in of(SumcheckRound, events) if event.layer_idx == index]
@@ -143,7 +143,7 @@ def test_figures_of_the_end_are_counts(example: Example, events: list[ProofEvent
 
 
 def test_weights_are_opened_with_the_commitments_of_the_proof(
-    example: Example, run: tuple[Proof, list[ProofEvent]]
+    example: Example, run: tuple[GkrProof, list[ProofEvent]]
 ) -> None:
     proof, events = run
     weighted = example.model.circuit.weighted
@@ -173,7 +173,7 @@ def test_the_compiled_circuit_is_the_one_that_is_walked(example: Example, events
     assert (started.input_shape, started.output_shape) == (layers[0].shape, layers[-1].shape)
 
 
-def test_trace_costs_are_those_of_the_products() -> None:
+def test_trace_costs_count_the_products() -> None:
     events: list[ProofEvent] = []
     example = digits()
     prove(example.model, example.inputs, emit=events.append)
@@ -182,7 +182,7 @@ def test_trace_costs_are_those_of_the_products() -> None:
 
 
 def test_activations_are_the_values_of_their_layers(example: Example, events: list[ProofEvent]) -> None:
-    values = evaluate(example.model.circuit, example.inputs)
+    values = evaluate_circuit(example.model.circuit, example.inputs)
     for event, matrix in zip(of(LayerActivation, events), values, strict=True):
         flat = embed(matrix).reshape(-1).tolist()
         assert event.output_sample == flat[:128]
@@ -195,7 +195,7 @@ def test_heat_maps_show_the_shares_of_each_row() -> None:
     example = transformer()
     events: list[ProofEvent] = []
     prove(example.model, example.inputs, emit=events.append)
-    values = evaluate(example.model.circuit, example.inputs)
+    values = evaluate_circuit(example.model.circuit, example.inputs)
     maps = of(AttentionHeatmap, events)
     assert [(event.head_idx, event.num_heads, event.seq_len) for event in maps] == [(0, 2, 8), (1, 2, 8)]
     for event in maps:
