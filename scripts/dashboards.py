@@ -1,4 +1,7 @@
-"""Builds grafana/dashboards/*.json from grafana/boards: .venv/bin/python scripts/dashboards.py after a change there."""
+"""Builds grafana/dashboards/*.json from grafana/boards; run it after a change there.
+
+.venv/bin/python scripts/dashboards.py
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ BOARDS = {"proof-latency": latency, "gpu-beside-proofs": gpu, "pipeline-health":
 
 
 def text(make: Callable[[], Dashboard]) -> str:
-    """A dashboard as JSON, its panels numbered so that links to them stay."""
+    """Return a dashboard as JSON; its panels are numbered so that links to them stay valid."""
     made = make().build()
     for number, panel in enumerate(made.panels or [], start=1):
         panel.id_val = number
@@ -30,12 +33,12 @@ def text(make: Callable[[], Dashboard]) -> str:
 
 
 def texts() -> dict[str, str]:
-    """The files' names and contents."""
+    """Return the files' contents by name."""
     return {f"{name}.json": text(make) for name, make in BOARDS.items()}
 
 
 def main() -> None:
-    """Write the files."""
+    """Write all dashboards."""
     folder = ROOT / "grafana" / "dashboards"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts().items():

@@ -1,4 +1,4 @@
-"""The dashboard "GPU beside proofs": what the GPUs do while proofs run."""
+"""The dashboard "GPU beside proofs", which shows GPU figures beside running proofs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROVING = "on (job, instance) (sum by (job, instance) (proofstream_proofs_runnin
 
 
 def gpu() -> Dashboard:
-    """The dashboard."""
+    """Build the dashboard."""
     made = board(
         uid="proofstream-gpu",
         title="GPU beside proofs",
-        text="What the GPUs do while proofs run: are they busy, full, hot, held back or gone, and what does a proof "
-        "cost?",
-        variables=[choice("gpu", "GPU", "Which GPUs or MIG instances", "label_values(hw_status, hw_id)")],
+        text="How the GPUs work while proofs run: whether they are busy, full, hot, throttled or lost, and how much "
+        "energy a proof takes.",
+        variables=[choice("gpu", "GPU", "GPUs or MIG instances to show", "label_values(hw_status, hw_id)")],
     )
     row(made, "While proving", *_proving())
     row(made, "Work and memory", *_work())
@@ -35,7 +35,7 @@ def gpu() -> Dashboard:
 
 
 def _each(metric: str, by: str = BY, selector: str = GPU) -> str:
-    """PromQL: a figure per GPU; the highest, since several processes may watch the same one."""
+    """Return PromQL for a figure of each GPU: the maximum, because several processes may watch the same GPU."""
     return f"max by ({by}) ({metric}{{{selector}}})"
 
 
@@ -49,8 +49,8 @@ def _proving() -> list[Any]:
         number(
             About(
                 title="Idle share while proving",
-                text="Share of the time in which no kernel ran although a proof did. High: the GPU waits for the "
-                "CPU or the disk.",
+                text="Share of time in which a proof ran but no kernel did. A high share means that the GPU waits for "
+                "the CPU or the disk.",
                 unit="percentunit",
                 width=6,
                 top=1,
@@ -61,8 +61,8 @@ def _proving() -> list[Any]:
         number(
             About(
                 title="Energy per proof",
-                text=f"Energy drawn while proofs ran over proofs ended, from samples of the power each {STEP_S} s. "
-                "The span of a proof has its own figure in `proofstream.gpu.energy`, also for short ones.",
+                text="Energy used while proofs ran, divided by the number of proofs that ended. Computed from power "
+                f"samples every {STEP_S} s. Each proof's span has a more exact figure in `proofstream.gpu.energy`.",
                 unit="joule",
                 width=6,
             ),
@@ -70,8 +70,8 @@ def _proving() -> list[Any]:
         ),
         number(
             About(
-                title="Energy in all",
-                text="Energy that the GPUs drew in the time shown, idle time included, by their own meters.",
+                title="Total energy",
+                text="Energy that the GPUs used in the time range, including idle time, by their own meters.",
                 unit="joule",
                 width=6,
             ),
@@ -84,7 +84,7 @@ def _proving() -> list[Any]:
         lines(
             About(
                 title="Proofs running",
-                text="To compare with what the GPUs do below.",
+                text="Proofs that run now, to compare with the GPU figures below.",
                 unit="short",
                 width=6,
             ),
@@ -98,8 +98,8 @@ def _work() -> list[Any]:
         lines(
             About(
                 title="Utilization",
-                text="Share of the time in which a kernel ran; it does not say how much of the chip it used. A MIG "
-                "instance has no such figure, and then there is no line.",
+                text="Share of time in which a kernel ran, however much of the chip it used. MIG instances without "
+                "this figure have no line.",
                 unit="percentunit",
                 top=1,
             ),
@@ -108,7 +108,7 @@ def _work() -> list[Any]:
         lines(
             About(
                 title="Memory in use",
-                text="And how much there is (limit). A proof that needs more dies, mostly late.",
+                text="Memory in use and its limit. A proof that needs more than the limit fails, usually near its end.",
                 unit="bytes",
             ),
             Query(expr=_each("hw_gpu_memory_usage_bytes"), legend=NAME),
@@ -117,7 +117,7 @@ def _work() -> list[Any]:
         lines(
             About(
                 title="Memory in use, share",
-                text="Above 95 % an alert is raised.",
+                text="Share of the memory that is in use. An alert fires above 95 %.",
                 unit="percentunit",
                 top=1,
                 steps=((None, "green"), (0.9, "yellow"), (0.95, "red")),
@@ -127,7 +127,7 @@ def _work() -> list[Any]:
         lines(
             About(
                 title="Memory controller",
-                text="Share of the time in which memory was read or written. Not how full it is.",
+                text="Share of time in which memory was read or written. This does not say how full it is.",
                 unit="percentunit",
                 top=1,
             ),
@@ -136,8 +136,8 @@ def _work() -> list[Any]:
         lines(
             About(
                 title="PCIe throughput",
-                text="As the GPU sees it: `transmit` is from it, `receive` is to it. Much of it while utilization "
-                "is low: data moves instead of being worked on.",
+                text="`transmit` is data from the GPU, `receive` is data to the GPU. High throughput with low "
+                "utilization means that the GPU waits for data.",
                 unit="Bps",
                 width=24,
             ),
@@ -152,15 +152,15 @@ def _work() -> list[Any]:
 def _power() -> list[Any]:
     return [
         lines(
-            About(title="Power", text="What each GPU draws.", unit="watt"),
+            About(title="Power", text="Power draw of each GPU.", unit="watt"),
             Query(expr=_each("hw_power_watts"), legend=NAME),
         ),
         lines(
-            About(title="Temperature", text="Of the chip. Hot ones are throttled.", unit="celsius"),
+            About(title="Temperature", text="Temperature of the chip. A hot chip is throttled.", unit="celsius"),
             Query(expr=_each("hw_temperature_celsius"), legend=NAME),
         ),
         lines(
-            About(title="Clocks", text="Of the multiprocessors (sm) and the memory.", unit="hertz"),
+            About(title="Clocks", text="Clock rates of the multiprocessors (sm) and the memory.", unit="hertz"),
             Query(
                 expr=_each("proofstream_gpu_clock_frequency_hertz", f"{BY}, proofstream_gpu_clock_domain"),
                 legend=f"{NAME}: {{{{proofstream_gpu_clock_domain}}}}",
@@ -168,9 +168,9 @@ def _power() -> list[Any]:
         ),
         lines(
             About(
-                title="Held back",
-                text="1 while the driver holds the clocks down for a reason. `gpu_idle` is none to worry about; "
-                "power caps and temperature cost time.",
+                title="Throttling",
+                text="1 while the driver throttles the clocks for this reason. `gpu_idle` is harmless; power caps and "
+                "temperature slow proofs down.",
                 unit="short",
                 top=1,
             ),
@@ -188,12 +188,12 @@ def _health() -> list[Any]:
         rows(
             About(
                 title="State of the GPUs",
-                text="`failed` is a GPU that does not answer any more; `degraded` one that lacks figures which it has.",
+                text="`failed`: the GPU no longer answers. `degraded`: some of its figures could not be read.",
                 unit="short",
                 width=8,
             ),
             (
-                "Is so",
+                "Active",
                 "short",
                 Query(
                     expr=f"{_each('hw_status', f'{BY}, hw_state')} > 0",
@@ -206,7 +206,7 @@ def _health() -> list[Any]:
         number(
             About(
                 title="GPUs lost",
-                text="GPUs that do not answer the driver any more. Their other series have ended.",
+                text="GPUs that no longer answer the driver. Their other series have ended.",
                 unit="short",
                 width=4,
                 steps=BAD_ABOVE_ZERO,
@@ -216,7 +216,7 @@ def _health() -> list[Any]:
         lines(
             About(
                 title="Errors",
-                text="Memory errors that ECC corrected or could not correct, and critical errors (XID), each hour.",
+                text="Memory errors that ECC corrected or could not correct, and critical errors (XID), per hour.",
                 unit="short",
             ),
             Query(
@@ -233,7 +233,7 @@ def _reported() -> list[Any]:
         lines(
             About(
                 title="Utilization, reported",
-                text="What the prover says of its devices, by their number; left out where it is known to be made up.",
+                text="The prover's own figures, by device number. Known placeholder values are left out.",
                 unit="percentunit",
                 top=1,
             ),
@@ -242,7 +242,7 @@ def _reported() -> list[Any]:
         lines(
             About(
                 title="Free memory, reported",
-                text="What the prover says of its devices, by their number; left out where it is known to be made up.",
+                text="The prover's own figures, by device number. Known placeholder values are left out.",
                 unit="bytes",
             ),
             Query(expr=_each("proofstream_reported_gpu_free_memory_bytes", by, WHERE), legend=f"device {{{{{by}}}}}"),

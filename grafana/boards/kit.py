@@ -1,4 +1,4 @@
-"""The parts that dashboards are put together from: queries, panels, variables and links to traces."""
+"""The building blocks of dashboards: queries, panels, variables and links to traces."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WIDTH: Final = 24
 PROMETHEUS: Final = common.DataSourceRef(type_val="prometheus", uid="${prometheus}")
 
 WHO: Final = 'job=~"$job", proofstream_proof_model=~"$model", proofstream_proof_backend=~"$backend"'
-"""Selects the series of the proofs that a person has chosen."""
+"""Selects the series of the proofs that the user has chosen."""
 
 WHERE: Final = 'job=~"$job"'
-"""Selects the series of the processes that a person has chosen."""
+"""Selects the series of the processes that the user has chosen."""
 
 _LABEL_VALUES: Final = 1
-"""Grafana's number of the kind of query that asks for the values of a label."""
+"""Grafana's number for a query of the values of a label."""
 
 Shape = TypeVar("Shape", timeseries.Panel, stat.Panel, bargauge.Panel, table.Panel, heatmap.Panel)
 Steps = Sequence[tuple[float | None, str]]
@@ -37,24 +37,24 @@ BY_PROOF: Final = "proofstream_proof_model, proofstream_proof_backend"
 PROOF_NAME: Final = "{{proofstream_proof_model}} on {{proofstream_proof_backend}}"
 
 NEUTRAL: Final[Steps] = ((None, "blue"),)
-"""Without steps a panel would take Grafana's, which turn red at 80."""
+"""Thresholds for every panel without its own. Grafana's default thresholds turn red at 80."""
 
 BAD_ABOVE_ZERO: Final[Steps] = ((None, "green"), (1, "red"))
-"""Of whole numbers."""
+"""Thresholds for whole numbers."""
 
 
 def counted(selector: str, by: str = "", over: str = "$__range") -> str:
-    """PromQL: how far counters have come in a stretch of time, as a whole number.
+    """Return PromQL for the increase of counters over a period, as a whole number.
 
-    increase() extrapolates: of a process that proves once and ends it makes 1.25 proofs. Counters here begin at zero
-    with their process, and every process has an instance of its own, so the difference is exact.
+    increase() extrapolates: for a process that proves once and ends, it returns 1.25 proofs. Our counters start at zero
+    with their process, and every process is a separate instance, so the difference is exact.
     """
     grouping = f" by ({by})" if by else ""
     return f"sum{grouping} (max_over_time({selector}[{over}]) - min_over_time({selector}[{over}]))"
 
 
 def quantile(share: float, histogram: str, selector: str, by: str = "", over: str = "$window") -> str:
-    """PromQL: a quantile of a histogram. Over a long stretch, since proofs are rare."""
+    """Return PromQL for a quantile of a histogram. The period is long, because proofs are rare."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, sum by ({labels}) (increase({histogram}_bucket{{{selector}}}[{over}])))"
 
@@ -64,11 +64,11 @@ class Query:
     """A query of a panel.
 
     Attributes:
-        expr: In PromQL.
-        legend: What its series are called, with ``{{label}}``.
-        exemplars: Whether to show the exemplars beside it.
-        once: Whether it is asked for the end of the time range alone.
-        shape: What Grafana makes of the answer.
+        expr: The PromQL expression.
+        legend: The name of its series, with ``{{label}}``.
+        exemplars: True to show exemplars.
+        once: True to query only the end of the time range.
+        shape: Grafana's format of the result.
     """
 
     expr: str
@@ -78,7 +78,7 @@ class Query:
     shape: prometheus.PromQueryFormat = prometheus.PromQueryFormat.TIME_SERIES
 
     def target(self, ref_id: str) -> Dataquery:
-        """It, for Grafana."""
+        """Build Grafana's form of the query."""
         query = Dataquery().datasource(PROMETHEUS).ref_id(ref_id).expr(self.expr).legend_format(self.legend)
         query.exemplar(self.exemplars).editor_mode(prometheus.QueryEditorMode.CODE).format(self.shape)
         return query.instant() if self.once else query.range()
@@ -86,17 +86,17 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What every panel has.
+    """The attributes of every panel.
 
     Attributes:
-        title: What a person reads first.
-        text: What it says and what to do with it.
+        title: The title.
+        text: What the panel shows and how to use it.
         unit: Grafana's name of the unit.
         width: Columns, of 24.
         height: Rows of the grid.
-        steps: From which value on which colour.
+        steps: Thresholds: the least value of each colour.
         top: The end of the scale.
-        link: Where a click on a value leads to.
+        link: The target of a click on a value.
     """
 
     title: str
@@ -110,7 +110,7 @@ class About:
 
 
 def lines(about: About, *queries: Query, dots: bool = False, stacked: bool = False) -> timeseries.Panel:
-    """Values over time; ``dots`` for what comes now and then, ``stacked`` for parts of a whole."""
+    """Build a panel of values over time; ``dots`` for rare values, ``stacked`` for parts of a whole."""
     legend = common_builders.VizLegendOptions().show_legend(True)
     legend = legend.display_mode(common.LegendDisplayMode.TABLE).placement(common.LegendPlacement.BOTTOM)
     panel = _filled(timeseries.Panel(), about, queries).legend(legend.calcs(["lastNotNull", "max"]))
@@ -128,26 +128,26 @@ def lines(about: About, *queries: Query, dots: bool = False, stacked: bool = Fal
 
 
 def number(about: About, *queries: Query, graph: bool = False) -> stat.Panel:
-    """One number or a few, large."""
+    """Build a panel of a few large numbers."""
     panel = _filled(stat.Panel(), about, queries).reduce_options(_last())
     panel.graph_mode(common.BigValueGraphMode.AREA if graph else common.BigValueGraphMode.NONE)
     return panel.color_mode(common.BigValueColorMode.VALUE).text_mode(common.BigValueTextMode.AUTO).no_value("none")
 
 
 def bars(about: About, *queries: Query) -> bargauge.Panel:
-    """One bar for each series."""
+    """Build a panel with one bar for each series."""
     panel = _filled(bargauge.Panel(), about, queries).reduce_options(_last()).min(0).no_value("none")
     panel.display_mode(common.BarGaugeDisplayMode.GRADIENT).value_mode(common.BarGaugeValueMode.COLOR)
     return panel.orientation(common.VizOrientation.HORIZONTAL)
 
 
 def rows(about: About, *columns: tuple[str, str, Query], labels: dict[str, str]) -> table.Panel:
-    """A table: for each column its name, its unit and its query; ``labels`` names the labels that are shown."""
+    """Build a table. Each column is a name, a unit and a query; ``labels`` maps the shown labels to their headings."""
     queries = [query for _, _, query in columns]
     panel = _filled(table.Panel(), about, queries).with_transformation(
         dashboard.DataTransformerConfig(id_val="merge", options={})
     )
-    # Grafana numbers the values only where there are several queries.
+    # Grafana numbers the values only if the table has several queries.
     found = [f"Value #{ref}" for ref, _ in zip("ABCDEFGH", columns, strict=False)] if len(columns) > 1 else ["Value"]
     names = {value: name for value, (name, _, _) in zip(found, columns, strict=True)}
     options = {"excludeByName": {"Time": True}, "renameByName": {**labels, **names}}
@@ -159,7 +159,7 @@ def rows(about: About, *columns: tuple[str, str, Query], labels: dict[str, str])
 
 
 def cells(about: About, query: Query) -> heatmap.Panel:
-    """A histogram over time, as a heat map."""
+    """Build a heat map of a histogram over time."""
     panel = _filled(heatmap.Panel(), about, [query]).calculate(False)
     panel.y_axis(heatmap.YAxisConfig().unit(about.unit).axis_placement(common.AxisPlacement.LEFT))
     panel.color(heatmap.HeatmapColorOptions().scheme("Oranges").mode(heatmap_model.HeatmapColorMode.SCHEME).steps(64))
@@ -167,7 +167,7 @@ def cells(about: About, query: Query) -> heatmap.Panel:
 
 
 def traces(title: str, operation: str) -> build.DashboardLink:
-    """A link that asks Jaeger for traces with a span of a name, in the time that is shown."""
+    """Build a link that searches Jaeger for traces with a span named `operation` in the time range."""
     query = {"refId": "A", "queryType": "search", "service": "${job}", "operation": operation, "limit": 50}
     pane = {
         "datasource": "${jaeger}",
@@ -180,14 +180,14 @@ def traces(title: str, operation: str) -> build.DashboardLink:
 
 
 def choice(name: str, label: str, text: str, query: str) -> build.QueryVariable:
-    """A menu of the values of a label, any number of them; all at first."""
+    """Build a menu of a label's values that allows several choices; all are chosen at first."""
     everything = dashboard.VariableOption(selected=True, text="All", value="$__all")
     return _menu(name, label, text, query).multi(True).include_all(True).all_value(".*").current(everything)
 
 
 def service() -> build.QueryVariable:
-    """A menu of services. One at a time, since links to traces can name only one."""
-    return _menu("job", "Service", "Which service", "label_values(proofstream_events_refused_total, job)")
+    """Build a menu of services. It allows one choice, because links to traces can name only one service."""
+    return _menu("job", "Service", "Service to show", "label_values(proofstream_events_refused_total, job)")
 
 
 def _menu(name: str, label: str, text: str, query: str) -> build.QueryVariable:
@@ -198,18 +198,18 @@ def _menu(name: str, label: str, text: str, query: str) -> build.QueryVariable:
 
 
 def window() -> build.CustomVariable:
-    """A menu of stretches of time that quantiles are taken over."""
+    """Build a menu of periods for quantiles and sums."""
     chosen = dashboard.VariableOption(selected=True, text="1h", value="1h")
     menu = (
         build.CustomVariable("window")
         .label("Window")
-        .description("Percentiles at each moment are of so long before it")
+        .description("Percentiles and sums at each point cover this period before it")
     )
     return menu.values("15m,1h,6h,24h").current(chosen)
 
 
 def board(*, uid: str, title: str, text: str, variables: Sequence[Builder[dashboard.VariableModel]]) -> build.Dashboard:
-    """An empty dashboard with what all of them have."""
+    """Build an empty dashboard with the settings, links and variables that all dashboards share."""
     others = build.DashboardLink("Other proofstream dashboards").type(dashboard.DashboardLinkType.DASHBOARDS)
     made = build.Dashboard(title).uid(uid).description(text).tags(["proofstream"]).readonly().timezone("browser")
     made.time("now-6h", "now").refresh("30s").tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
@@ -230,9 +230,10 @@ def row(made: build.Dashboard, title: str, *panels: Any) -> None:
 
 
 def proofs(text: str, selector: str = WHO) -> str:
-    """PromQL: a series of running proofs, without those that have ended.
+    """Return PromQL for a series of running proofs, without those that have ended.
 
-    Our own pipeline says when a series ends; with a provider that was passed in its last value stays for five minutes.
+    Our own pipeline marks the end of a series. With a provider that the caller passed in, its last value stays for five
+    minutes.
     """
     on = "job, instance, proofstream_proof_model, proofstream_proof_backend"
     return f"{text}{{{selector}}} and on ({on}) proofstream_proofs_running > 0"

@@ -1,4 +1,4 @@
-"""The dashboard "Proof latency": how long proofs and their layers take, and how far the running ones are."""
+"""The dashboard "Proof latency", which shows durations of proofs and layers, and the progress of running proofs."""
 
 from __future__ import annotations
 
@@ -37,15 +37,20 @@ SILENT = ((None, "green"), (60.0, "yellow"), (300.0, "red"))
 
 
 def latency() -> Dashboard:
-    """The dashboard."""
+    """Build the dashboard."""
     made = board(
         uid="proofstream-latency",
         title="Proof latency",
-        text="How long proofs take, which layers are slow, and how far the running ones are.",
+        text="How long proofs take, which layers are slow, and how far running proofs are.",
         variables=[
-            choice("model", "Model", "Which models", "label_values(proofstream_proofs_total, proofstream_proof_model)"),
             choice(
-                "backend", "Backend", "What proves", "label_values(proofstream_proofs_total, proofstream_proof_backend)"
+                "model", "Model", "Models to show", "label_values(proofstream_proofs_total, proofstream_proof_model)"
+            ),
+            choice(
+                "backend",
+                "Backend",
+                "Backends to show",
+                "label_values(proofstream_proofs_total, proofstream_proof_backend)",
             ),
             window(),
         ],
@@ -69,8 +74,7 @@ def _running() -> list[Any]:
         number(
             About(
                 title="Proofs running",
-                text="Proofs that have begun and not ended. A process that was killed keeps its last value for 5 "
-                "minutes.",
+                text="Proofs that have started and not ended. The last value of a killed process stays for 5 minutes.",
                 unit="short",
                 width=4,
             ),
@@ -80,7 +84,8 @@ def _running() -> list[Any]:
         bars(
             About(
                 title="Progress",
-                text="Layers that the walk has left behind, of those announced. Proofs that run at once have slots.",
+                text="Share of the announced layers that are finished. Proofs that run at the same time have "
+                "different slots.",
                 unit="percentunit",
                 width=8,
                 top=1,
@@ -90,9 +95,8 @@ def _running() -> list[Any]:
         lines(
             About(
                 title="Seconds since the last event",
-                text="Silence of each running proof, by phase. In `layers` something is open that should speak: a "
-                "long silence there means stuck. In `before_layers` (the forward pass) and `between` (after the "
-                "last layer) it is normal.",
+                text="Silence of each running proof, by phase. A long silence in `layers` means that the proof is "
+                "stuck. Silence is normal in `before_layers` (the forward pass) and `between` (after the last layer).",
                 unit="s",
                 steps=SILENT,
                 link=TO_PROOFS,
@@ -105,7 +109,7 @@ def _running() -> list[Any]:
         rows(
             About(
                 title="Running proofs",
-                text="Each running proof: how long it has taken so far, and where it stands.",
+                text="Time and progress of each running proof.",
                 unit="short",
                 width=24,
                 height=6,
@@ -133,7 +137,7 @@ def _durations() -> list[Any]:
         number(
             About(
                 title="Last proof",
-                text="How long the proof took that ended last in the time shown, complete or aborted.",
+                text="Duration of the last proof that ended in the time range, complete or aborted.",
                 unit="s",
                 width=5,
                 height=5,
@@ -148,8 +152,8 @@ def _durations() -> list[Any]:
         number(
             About(
                 title="Percentiles",
-                text="Of complete proofs in the time shown. Half of them took p50 or less; one of a hundred took "
-                "more than p99. Between the bounds of a histogram this is an estimate.",
+                text="Percentiles of the durations of complete proofs in the time range. Half took p50 or less; one "
+                "of a hundred took more than p99. Values are estimated between the bounds of a histogram.",
                 unit="s",
                 width=9,
                 height=5,
@@ -163,7 +167,7 @@ def _durations() -> list[Any]:
         number(
             About(
                 title="Proofs completed",
-                text="Complete proofs in the time shown.",
+                text="Number of complete proofs in the time range.",
                 unit="short",
                 width=5,
                 height=5,
@@ -173,7 +177,7 @@ def _durations() -> list[Any]:
         number(
             About(
                 title="Ended last",
-                text="How long ago a proof ended, complete or aborted.",
+                text="Time since the last proof ended, complete or aborted.",
                 unit="s",
                 width=5,
                 height=5,
@@ -183,8 +187,8 @@ def _durations() -> list[Any]:
         lines(
             About(
                 title="Duration of proofs, percentiles",
-                text="Of complete proofs, over the window before each moment. The dots are proofs: a click on one "
-                "opens its trace.",
+                text="Complete proofs, over the window before each point. Each dot is a proof; click it to open its "
+                "trace.",
                 unit="s",
                 link=TO_PROOFS,
             ),
@@ -193,7 +197,7 @@ def _durations() -> list[Any]:
         cells(
             About(
                 title="Duration of proofs, spread",
-                text="How many proofs took how long; the dots are proofs whose trace opens with a click.",
+                text="Number of complete proofs by duration. Each dot is a proof; click it to open its trace.",
                 unit="s",
             ),
             Query(
@@ -206,8 +210,8 @@ def _durations() -> list[Any]:
         lines(
             About(
                 title="Last duration by model and backend",
-                text="How long the last complete proof of each model took. A step here is a change of prover, model "
-                "or machine.",
+                text="Duration of the last complete proof of each model and backend. A step means that the prover, "
+                "the model or the machine changed.",
                 unit="s",
                 link=TO_PROOFS,
             ),
@@ -219,7 +223,7 @@ def _durations() -> list[Any]:
         bars(
             About(
                 title="p95 by model and backend",
-                text="Of complete proofs in the time shown: of twenty, one took longer.",
+                text="One of twenty complete proofs in the time range took longer than this.",
                 unit="s",
                 link=TO_PROOFS,
             ),
@@ -238,8 +242,8 @@ def _aborted() -> list[Any]:
         number(
             About(
                 title="Aborted share",
-                text="Proofs that were aborted, of all that ended in the time shown. The span of an aborted proof "
-                "has status ERROR, the reason and the last layer.",
+                text="Share of aborted proofs among those that ended in the time range. The span of an aborted proof "
+                "has the status ERROR, the reason and the last layer.",
                 unit="percentunit",
                 width=5,
                 steps=((None, "green"), (0.01, "yellow"), (0.05, "red")),
@@ -251,7 +255,8 @@ def _aborted() -> list[Any]:
         number(
             About(
                 title="Proofs aborted",
-                text="Proofs that were aborted in the time shown: without end, or because the prover went away.",
+                text="Number of proofs aborted in the time range: without an end event, or because the prover "
+                "disconnected.",
                 unit="short",
                 width=5,
                 steps=BAD_ABOVE_ZERO,
@@ -262,7 +267,7 @@ def _aborted() -> list[Any]:
         lines(
             About(
                 title="Proofs ended, by outcome",
-                text="Over the window before each moment.",
+                text="Number of proofs that ended, over the window before each point.",
                 unit="short",
                 width=14,
             ),

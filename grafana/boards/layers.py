@@ -1,4 +1,4 @@
-"""What the dashboard "Proof latency" shows of layers, weights, STARK proofs and rounds."""
+"""Panels of the dashboard "Proof latency" about layers, weights, STARK proofs and rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYER = "proofstream_layer_duration_seconds"
 
 
 def layers() -> list[Any]:
-    """Panels about layers."""
+    """Build the panels about layers."""
     table = PromQueryFormat.TABLE
     kind = "proofstream_layer_kind"
     spent = f"sum by ({kind}) (increase({LAYER}_sum{{{WHO}}}[$__range]))"
@@ -23,8 +23,8 @@ def layers() -> list[Any]:
         rows(
             About(
                 title="Slowest kinds of layers",
-                text="Where the time of the layers goes: share of all of it, time spent, mean and p95 of one layer. "
-                "A click leads to traces with such a layer.",
+                text="Where the layers' time goes: share of the total, time spent, mean and p95 of one layer. "
+                "Click a value to see traces with such a layer.",
                 unit="short",
                 link=to_layers,
             ),
@@ -37,8 +37,8 @@ def layers() -> list[Any]:
         lines(
             About(
                 title="Duration of a layer by kind, p95",
-                text="Over the window before each moment: of twenty layers of a kind, one took longer. Dots lead to "
-                "traces.",
+                text="One of twenty layers took longer than this, over the window before each point. Click a dot to "
+                "open its trace.",
                 unit="s",
             ),
             Query(expr=quantile(0.95, LAYER, WHO, kind), legend=f"{{{{{kind}}}}}", exemplars=True),
@@ -46,7 +46,7 @@ def layers() -> list[Any]:
         lines(
             About(
                 title="Time spent by kind of layer",
-                text="What the layers of each kind took together, over the window before each moment.",
+                text="Total time of the layers of each kind, over the window before each point.",
                 unit="s",
             ),
             Query(expr=f"sum by ({kind}) (increase({LAYER}_sum{{{WHO}}}[$window]))", legend=f"{{{{{kind}}}}}"),
@@ -55,7 +55,7 @@ def layers() -> list[Any]:
         bars(
             About(
                 title="Mean duration by kind of proof",
-                text="How long a layer takes, by how it is proved. Layers whose end was not seen have none.",
+                text="Mean duration of a layer by the kind of its proof. Layers without an end event do not count.",
                 unit="s",
             ),
             Query(
@@ -69,7 +69,7 @@ def layers() -> list[Any]:
 
 
 def parts() -> list[Any]:
-    """Panels about what comes beside the layers."""
+    """Build the panels about weights, STARK proofs and rounds."""
     metrics = (
         ("proofstream_weight_opening_duration_seconds", "weight opening"),
         ("proofstream_weight_binding_duration_seconds", "weight binding"),
@@ -79,7 +79,7 @@ def parts() -> list[Any]:
         lines(
             About(
                 title="Duration of openings, bindings and STARK proofs, p95",
-                text="What comes beside the layers, over the window before each moment.",
+                text="One of twenty took longer than this, over the window before each point.",
                 unit="s",
                 width=10,
             ),
@@ -88,7 +88,7 @@ def parts() -> list[Any]:
         lines(
             About(
                 title="Sumcheck rounds by kind of layer",
-                text="How many rounds were seen, over the window before each moment.",
+                text="Number of sumcheck rounds, over the window before each point.",
                 unit="short",
                 width=9,
             ),
@@ -101,8 +101,7 @@ def parts() -> list[Any]:
         number(
             About(
                 title="Calldata of the last weight binding",
-                text="Its estimated size in felts, as the prover reports it: what a verification on chain has to "
-                "carry.",
+                text="The prover's estimate, in felts, of the calldata that an on-chain verification needs.",
                 unit="suffix: felts",
                 width=5,
             ),

@@ -1,4 +1,4 @@
-"""Names of metrics and labels as Prometheus has them, and which of them a query uses."""
+"""Prometheus's names of our metrics and labels, and the names that a query uses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS: Final = frozenset(
     )
     for items in ("spans", "metric_points", "log_records")
 }
-"""Metrics of the Collector and its connector that are used beside ours."""
+"""Metrics of the Collector and its connector that queries may use besides ours."""
 
 OTHER_LABELS: Final = frozenset({"job", "instance", "le", "__name__", "exporter", "data_type", "span_name"})
 
@@ -44,7 +44,7 @@ _LABEL: Final = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def prometheus_name(metric: Metric) -> str:
-    """What Prometheus calls it with the translation strategy UnderscoreEscapingWithSuffixes."""
+    """Return a metric's name in Prometheus, by the translation strategy UnderscoreEscapingWithSuffixes."""
     words = [re.sub(r"\W", "_", metric.name)]
     if metric.unit in _UNITS:
         words.append(_UNITS[metric.unit])
@@ -56,7 +56,7 @@ def prometheus_name(metric: Metric) -> str:
 
 
 def series_names(metrics: Iterable[Metric] = METRICS) -> frozenset[str]:
-    """The names that the series of metrics have."""
+    """Return the names of the metrics' series."""
     return frozenset(
         prometheus_name(metric) + suffix
         for metric in metrics
@@ -65,18 +65,18 @@ def series_names(metrics: Iterable[Metric] = METRICS) -> frozenset[str]:
 
 
 def label_names(metrics: Iterable[Metric] = METRICS) -> frozenset[str]:
-    """The names that the labels of metrics have."""
+    """Return the names of the metrics' labels."""
     return frozenset(re.sub(r"\W", "_", key) for metric in metrics for key in metric.attributes)
 
 
 def used(promql: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The metrics and the labels that a query names."""
+    """Return the metrics and the labels that a query names."""
     bare = _TEXTS.sub("", promql)
     labels = {name for part in (*_MATCHERS.findall(bare), *_GROUPINGS.findall(bare)) for name in _LABEL.findall(part)}
     return frozenset(_METRIC.findall(_GROUPINGS.sub("", _MATCHERS.sub("", bare)))), frozenset(labels)
 
 
 def strangers(promql: str) -> list[str]:
-    """What a query names and nobody sends."""
+    """Return the metrics and labels in a query that are never exported."""
     metrics, labels = used(promql)
     return sorted((metrics - series_names() - OTHERS) | (labels - label_names() - OTHER_LABELS))

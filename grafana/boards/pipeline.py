@@ -1,4 +1,4 @@
-"""The dashboard "Pipeline health": whether what the other dashboards show is all there is."""
+"""The dashboard "Pipeline health", which shows whether the data of the other dashboards is complete."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ITEMS = ("spans", "metric_points", "log_records")
 
 
 def pipeline() -> Dashboard:
-    """The dashboard."""
+    """Build the dashboard."""
     made = board(
         uid="proofstream-pipeline",
         title="Pipeline health",
-        text="Whether events were lost, plugins lag or fail, and exports arrive: may the other dashboards be believed?",
+        text="Whether the other dashboards are complete: lost events, slow or failed plugins, and failed exports.",
         variables=[window()],
     )
     row(made, "Was anything lost?", *_losses())
@@ -34,7 +34,7 @@ def pipeline() -> Dashboard:
 
 def _sum(title: str, text: str, metric: str) -> Any:
     about = About(title=title, text=text, unit="short", width=4, height=5, steps=BAD_ABOVE_ZERO)
-    return number(about, Query(expr=counted(f"{metric}{{{WHERE}}}"), legend="in the time shown", once=True))
+    return number(about, Query(expr=counted(f"{metric}{{{WHERE}}}"), legend="in the time range", once=True))
 
 
 def _losses() -> list[Any]:
@@ -42,36 +42,36 @@ def _losses() -> list[Any]:
     return [
         _sum(
             "Events lost",
-            "Events that are missing before any plugin's queue: the prover's server skipped them, or a prover was "
-            "faster than the intake.",
+            "Events lost before any plugin's queue: the prover's server skipped them, or a prover was faster than "
+            "the intake.",
             "proofstream_events_lost_total",
         ),
         _sum(
             "Events dropped",
-            "Events that the queue of a plugin could not hold. Rounds and the like go first; what begins or ends "
-            "something goes last.",
+            "Events that did not fit into a plugin's queue. Rounds and similar events are dropped first, starts and "
+            "ends last.",
             "proofstream_events_dropped_total",
         ),
         _sum(
             "Lines refused",
-            "Lines or events that could not be read. The command names the first one; a newer prover is the usual "
-            "reason.",
+            "Lines or events that could not be read. The command's output names the first one. The usual reason is a "
+            "newer prover.",
             "proofstream_events_refused_total",
         ),
         _sum(
             "Failed exports",
-            "Attempts to send to the receiver that failed. They are repeated, so nothing need be lost.",
+            "Failed attempts to send to the receiver. They are repeated, so a failure loses no data by itself.",
             "proofstream_otlp_failures_total",
         ),
         _sum(
             "Telemetry lost",
-            "Spans, log records and data points that could not be delivered in spite of all attempts.",
+            "Spans, log records and data points that could not be delivered after all attempts.",
             "proofstream_otlp_lost_total",
         ),
         number(
             About(
                 title="Plugins down",
-                text="Plugins that are not ready now. The others go on.",
+                text="Plugins that are not ready now. Other plugins are not affected.",
                 unit="short",
                 width=4,
                 height=5,
@@ -87,7 +87,7 @@ def _events() -> list[Any]:
         lines(
             About(
                 title="Events received by kind",
-                text="Events of provers over the window before each moment.",
+                text="Events received from provers, over the window before each point.",
                 unit="short",
             ),
             Query(
@@ -99,8 +99,8 @@ def _events() -> list[Any]:
         lines(
             About(
                 title="Events dropped and lost",
-                text="By the plugin whose queue was full, or by where they were lost, over the window before each "
-                "moment.",
+                text="Events by the plugin whose queue was full, or by the place of the loss, over the window before "
+                "each point.",
                 unit="short",
             ),
             Query(
@@ -127,8 +127,8 @@ def _plugins() -> list[Any]:
         lines(
             About(
                 title="Lag of plugins",
-                text="How long the first waiting event has waited. Near 0 is healthy; growth means that a plugin "
-                "cannot follow.",
+                text="Age of the oldest event in each plugin's queue. Near 0 is healthy. Growth means that the plugin "
+                "is too slow.",
                 unit="s",
                 width=8,
             ),
@@ -136,9 +136,8 @@ def _plugins() -> list[Any]:
         ),
         lines(
             About(
-                title="Events that wait",
-                text="In the queue of each plugin; beyond its capacity, 8192 if nothing else is set, events are "
-                "dropped.",
+                title="Events waiting",
+                text="Events in the queue of each plugin. Events beyond its capacity (8192 by default) are dropped.",
                 unit="short",
                 width=8,
             ),
@@ -147,8 +146,8 @@ def _plugins() -> list[Any]:
         rows(
             About(
                 title="State of plugins",
-                text="Whether each is ready (1), and how often one failed in the time shown. The command's output "
-                "has the reason.",
+                text="Whether each plugin is ready (1), and how often it failed in the time range. The command's "
+                "output has the reason.",
                 unit="short",
                 width=8,
             ),
@@ -165,7 +164,7 @@ def _exports() -> list[Any]:
             About(
                 title="Exported",
                 text="Spans, log records and data points that the receiver acknowledged, over the window before "
-                "each moment.",
+                "each point.",
                 unit="short",
             ),
             Query(
@@ -176,7 +175,7 @@ def _exports() -> list[Any]:
         lines(
             About(
                 title="Exports that failed",
-                text="Attempts that failed, and what was lost, over the window before each moment.",
+                text="Failed attempts and lost items, over the window before each point.",
                 unit="short",
             ),
             Query(
@@ -192,7 +191,7 @@ def _exports() -> list[Any]:
 
 
 def _failures(*counters: str) -> str:
-    """PromQL: how far counters of the Collector have come; those that never counted are not there yet."""
+    """Return PromQL for the increase of counters of the Collector. A counter that never counted does not exist yet."""
     names = [f"otelcol_{counter}_{item}_total" for counter in counters for item in ITEMS]
     return " + ".join(f"(sum(increase({name}[$window])) or vector(0))" for name in names)
 
@@ -202,7 +201,7 @@ def _collector() -> list[Any]:
         bars(
             About(
                 title="Queues of the Collector",
-                text="How full they are. They fill while Jaeger or Prometheus is away, and lie on disk.",
+                text="How full the queues are. They are stored on disk and fill while Jaeger or Prometheus is down.",
                 unit="percentunit",
                 width=8,
                 top=1,
@@ -216,7 +215,7 @@ def _collector() -> list[Any]:
         ),
         lines(
             About(
-                title="Items that wait in the Collector",
+                title="Items waiting in the Collector",
                 text="Spans and data points on their way to Jaeger and Prometheus.",
                 unit="short",
                 width=8,
@@ -228,7 +227,7 @@ def _collector() -> list[Any]:
         lines(
             About(
                 title="Failures of the Collector",
-                text="Items that it could not send or take, over the window before each moment. 0 is healthy.",
+                text="Items that it could not send or receive, over the window before each point. 0 is healthy.",
                 unit="short",
                 width=8,
             ),

@@ -1,4 +1,4 @@
-"""The dashboard "State traffic": what a model's state programs cost, and what an engine moves with them."""
+"""The dashboard "State traffic", which shows the costs of a model's state programs and the bytes an engine moves."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ COST = "proofstream_state_program_cost_bytes"
 
 
 def states() -> Dashboard:
-    """The dashboard."""
+    """Build the dashboard."""
     made = board(
         uid="proofstream-states",
         title="State traffic",
-        text="What the programs that move a model's recurrent state write for one sequence, and how much an inference "
-        "engine has moved with them. Bytes are derived from the states' declarations, under the convention named.",
+        text="Bytes that the programs which move a model's recurrent state write for one sequence, and bytes that an "
+        "inference engine has moved with them. Bytes are computed from the states' declarations, by the convention "
+        "shown.",
         variables=[
-            choice("circuit", "State circuit", "Which models' states", f"label_values({COST}, {CIRCUIT})"),
-            choice("convention", "Convention", "How states are counted", f"label_values({COST}, {CONVENTION})"),
+            choice("circuit", "State circuit", "State circuits to show", f"label_values({COST}, {CIRCUIT})"),
+            choice("convention", "Convention", "Convention for counting states", f"label_values({COST}, {CONVENTION})"),
             window(),
         ],
     )
-    row(made, "What it costs", *_costs())
-    row(made, "What is moved", *_traffic())
+    row(made, "Costs", *_costs())
+    row(made, "Traffic", *_traffic())
     return made
 
 
 def _costs() -> list[Any]:
-    # The same circuit may be priced by many processes.
+    # Many processes may report the costs of the same circuit.
     each = f"max by ({BY}, {KIND}, {GROUP}) (last_over_time({COST}{{{WHICH}}}[$__range]))"
     return [
         number(
             About(
                 title="Bytes per sequence",
-                text="What one run of a program writes for one sequence, of all states. A copy is read as well: memory "
-                "sees about twice as much.",
+                text="Bytes that one run of a program writes for one sequence, over all states. A copy also reads, so "
+                "the memory traffic is about twice as much.",
                 unit="bytes",
                 width=10,
             ),
@@ -52,8 +53,8 @@ def _costs() -> list[Any]:
         rows(
             About(
                 title="Bytes per sequence, by states",
-                text="The same by block and state, such as mamba.conv. Another convention gives other numbers for the "
-                "same model: compare only what has the same.",
+                text="Bytes by block and state, such as mamba.conv. Compare only figures of the same convention, "
+                "because conventions give different numbers for the same model.",
                 unit="bytes",
                 width=14,
             ),
@@ -70,20 +71,20 @@ def _traffic() -> list[Any]:
         number(
             About(
                 title="Moved",
-                text="What all runs wrote in the time shown.",
+                text="Bytes that all runs wrote in the time range.",
                 unit="bytes",
                 width=5,
             ),
             Query(
                 expr=counted(f"proofstream_state_program_moved_bytes_total{{{WHICH}}}"),
-                legend="in the time shown",
+                legend="in the time range",
                 once=True,
             ),
         ),
         lines(
             About(
                 title="Moved by program",
-                text="What the runs of each program wrote, over the window before each moment.",
+                text="Bytes that the runs of each program wrote, over the window before each point.",
                 unit="bytes",
                 width=10,
             ),
@@ -96,8 +97,8 @@ def _traffic() -> list[Any]:
         lines(
             About(
                 title="Bandwidth by program",
-                text="Bytes written over the time that the runs took, as far as the engine tells it, over the window "
-                "before each moment. Far below what the memory can do: the copies are too small, or wait.",
+                text="Bytes written, divided by the time of the runs that the engine timed, over the window before "
+                "each point. Far below the memory's bandwidth means that the copies are too small, or wait.",
                 unit="binBps",
                 width=9,
             ),
@@ -106,8 +107,8 @@ def _traffic() -> list[Any]:
         lines(
             About(
                 title="Runs by program",
-                text="How often each program ran, over the window before each moment. A rollback for each commit means "
-                "that drafts are refused half of the time.",
+                text="Number of runs of each program, over the window before each point. One rollback per commit "
+                "means that half of the drafts are rejected.",
                 unit="short",
             ),
             Query(
@@ -118,7 +119,7 @@ def _traffic() -> list[Any]:
         lines(
             About(
                 title="Sequences per run",
-                text="For how many sequences at once each program ran, on average over the window before each moment.",
+                text="Mean number of sequences in one run of each program, over the window before each point.",
                 unit="short",
             ),
             Query(

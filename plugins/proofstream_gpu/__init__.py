@@ -1,4 +1,4 @@
-"""Watches the machine's GPUs while proofs run, and puts what their driver measures on the stream."""
+"""Samples this machine's GPUs while proofs run, and publishes the driver's figures as events."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proofstream_gpu.watch import Watch
 
 _UNASKED_PROBE_S = 2.0
+"""How long startup waits for the driver if the user did not ask for the plugin."""
 
 
 class GpuPlugin:
@@ -33,10 +34,10 @@ class GpuPlugin:
 
     Attributes:
         requires: The modules that it needs.
-        tick_s: How often it looks whether the driver still returns.
+        tick_s: How often it checks that the driver still responds, in seconds.
 
     Args:
-        settings: Values of the configuration table `[gpu]`, which win over it.
+        settings: Values that override the configuration table `[gpu]`.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("pynvml",)
@@ -53,13 +54,13 @@ class GpuPlugin:
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--gpu`` and ``--no-gpu``."""
+        """Declare ``--gpu`` and ``--no-gpu``."""
         summary = "Measure the GPUs of this machine while proofs run."
         return [Option(flag="--gpu", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Look for the driver, and begin to sample; sit the run out where there is none, or where nothing is live."""
+        """Find the driver and start sampling; sit out the run if no driver is found or the source is not live."""
         from proofstream_gpu.nvml import Nvml
         from proofstream_gpu.sampler import Sampler
         from proofstream_gpu.settings import read_settings
@@ -70,7 +71,7 @@ class GpuPlugin:
             return False
         if not context.live:
             if context.asked:
-                raise ConfigError("gpu: this is a recording, and what the GPUs do now does not belong to it")
+                raise ConfigError("gpu: this is a recording, and the GPUs' present figures do not belong to it")
             return False
         self._context, self._settings = context, settings
         self._watch = Watch(
@@ -92,32 +93,33 @@ class GpuPlugin:
         if in_time and sampler.problem is None:
             return True
         if context.asked:
-            sampler.stop(0)  # should the driver still come, nobody wants it any more
+            sampler.stop(0)  # The driver may still respond; the sampler then shuts it down by itself.
             raise PluginError(sampler.problem or f"the NVIDIA driver has not answered within {wait_s:g} s")
         if in_time:
             self._sampler = None
             return False
-        # Some machines take long to wake their GPUs: sampling begins when they have.
+        # Some machines take long to wake their GPUs. Sampling begins when the driver answers.
         context.log.info("the NVIDIA driver has not answered yet")
         return True
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[GpuTelemetry] | None:
-        """Follow the proofs, and see whether the driver still returns."""
+        """Follow the proofs, and check that the driver still responds."""
         sampler = self._sampler
         if sampler is None:
             return None
         for envelope in batch:
-            # Bulk neither begins nor ends a proof.
+            # Bulk events neither start nor end a proof.
             if not is_sheddable(envelope.event):
                 self._timelines.feed(envelope)
         sampler.set_proving(proving=bool(self._timelines.open_proofs))
         return self._look_after(sampler)
 
     def _look_after(self, sampler: Sampler) -> list[GpuTelemetry] | None:
-        """Say that the devices are lost while the driver does not return, as often as it would be asked.
+        """Report the devices as lost while the driver does not respond, at the interval of the samples.
 
-        Nobody must take old figures for new, and who hears nothing at all forgets that the devices are lost.
+        Without these reports, consumers would take old figures for new. The reports repeat, because a consumer drops a
+        device that is silent for too long.
         """
         assert self._settings is not None
         assert self._watch is not None
@@ -126,7 +128,7 @@ class GpuPlugin:
             return None
         now = time.monotonic()
         if self._said_lost_at is None:
-            self._log.warning("the NVIDIA driver does not return; the GPUs count as lost until it does")
+            self._log.warning("the NVIDIA driver does not respond; the GPUs count as lost until it does")
         elif now - self._said_lost_at < sampler.interval_s:
             return None
         self._said_lost_at = now
@@ -138,7 +140,7 @@ class GpuPlugin:
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """How many samples were taken, what of them could not be believed, and what was lost."""
+        """Count devices, samples, implausible values and losses."""
         if self._sampler is None or self._watch is None:
             return {}
         return self._watch.counters() | {
@@ -148,6 +150,6 @@ class GpuPlugin:
 
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:
-        """Shut the driver down; one that does not return is left behind."""
+        """Shut the driver down; abandon it if it does not respond."""
         if self._sampler is not None and not self._sampler.stop(timeout_s * 0.5):
-            self._log.warning("the NVIDIA driver does not return; it is left behind")
+            self._log.warning("the NVIDIA driver does not respond; it is abandoned")

@@ -1,4 +1,4 @@
-"""What the watch needs of a driver: the devices that it finds, and the calls that it answers."""
+"""The interface of a driver: the devices that it finds, and the calls that it answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Driver(Protocol):
     """A driver as the watch uses it, from one thread; see `Nvml`.
 
     Attributes:
-        unopened: Devices that are there and could not be opened, with the reason.
+        unopened: Devices that exist but could not be opened, with the reason.
     """
 
     unopened: list[str]
@@ -40,7 +40,7 @@ class Driver(Protocol):
         ...
 
     def read(self, device: FoundDevice) -> RawReading:
-        """Ask a device for everything."""
+        """Ask a device for all figures."""
         ...
 
     def counts_xids(self, device_id: str) -> bool:

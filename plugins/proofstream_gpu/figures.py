@@ -1,6 +1,6 @@
-"""What the driver answered, and what of it can be believed: units, values that stand for none, bounds, the state.
+"""Turns the driver's answers into readings: converts units, drops implausible values, decides the device's state.
 
-Everything here is pure. Units are converted in this module alone.
+Everything here is pure. Only this module converts units.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 from proofstream import GpuReading
 
 MAX_POWER_W = 5_000.0
-"""More than any single device draws; some drivers answer with garbage."""
+"""More than any single device draws. Some drivers return garbage."""
 
 _MAX_CELSIUS = 150.0
 _MAX_CLOCK_MHZ = 20_000.0
 _MAX_PCIE_BYTES_PER_S = 1e12
-# Values that stand for "none": all bits set, and the ones near the largest signed number that management tools use.
+# Values that mean "no value", by width in bits: all bits set, and those near the largest signed number that management
+# tools use.
 _BLANKS = {32: (0x7FFF_FFF0, 0x7FFF_FFFF, 0xFFFF_FFFF), 64: (2**63 - 16, 2**63 - 1, 2**64 - 1)}
 
 CLOCK_EVENTS = (
@@ -34,22 +35,22 @@ CLOCK_EVENTS = (
     "board_limit",
     "reliability",
 )
-"""The driver's reasons to hold clocks down, by bit."""
+"""The driver's reasons for throttling clocks, by bit."""
 
 
 class NoAnswer(enum.Enum):
     """Why a question was not answered."""
 
     UNSUPPORTED = "unsupported"
-    """The device does not have that."""
+    """The device does not have this figure."""
     DENIED = "denied"
-    """We may not know."""
+    """Permission is missing."""
     FAILED = "failed"
-    """Something went wrong."""
+    """The query failed."""
     LOST = "lost"
-    """The device does not answer any more."""
+    """The device no longer answers."""
     NOT_ASKED = "not asked"
-    """It is a matter of the whole GPU and not of its part, or nobody wants to know."""
+    """The figure belongs to the whole GPU and not to its instance, or it is switched off."""
 
 
 Answer: TypeAlias = int | NoAnswer
@@ -57,7 +58,7 @@ Answer: TypeAlias = int | NoAnswer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """Which device it is; the fields are those of `GpuReading`."""
+    """The identity of a device; `GpuReading` describes the fields."""
 
     id: str
     parent_id: str | None
@@ -68,13 +69,13 @@ class Identity:
 
     @property
     def label(self) -> str:
-        """The device in messages."""
+        """The device's name in messages."""
         return f"GPU {self.index} ({self.id})" if self.parent_id is None else f"MIG instance {self.index} ({self.id})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RawMemory:
-    """The memory's figures in bytes; `version` is that of the query, and v1 knows no `reserved`."""
+    """The memory's figures in bytes; `version` is the query's version, and v1 has no `reserved`."""
 
     version: str
     used: int
@@ -103,12 +104,12 @@ class RawReading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mapped:
-    """A reading, and what did not make it there.
+    """A reading, and the fields that it lacks.
 
     Attributes:
         reading: The reading.
-        dropped: Fields whose value could not be believed.
-        denied: Fields that we are not allowed to know.
+        dropped: Fields with implausible values.
+        denied: Fields that we have no permission to read.
     """
 
     reading: GpuReading
@@ -117,13 +118,13 @@ class Mapped:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the device does not answer any more."""
+        """True if the device no longer answers."""
         return self.reading.state == "lost"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rule:
-    """How a raw answer becomes a field: a count as it is, else by `times / per` to a float; believed up to `most`."""
+    """How a raw answer becomes a field: a count stays, others become floats times `times / per`, up to `most`."""
 
     field: str
     raw: str
@@ -151,14 +152,14 @@ _RULES = (
 
 
 class _Sorted:
-    """The answers of one device, sorted into what is believed and what is not."""
+    """The answers of one device, sorted into plausible fields, implausible fields and refusals."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
         self.dropped: list[str] = []
         self.refused: dict[NoAnswer, list[str]] = {why: [] for why in NoAnswer}
 
-    def put(self, field: str, answer: Answer, rule: _Rule) -> None:
+    def sort_answer(self, field: str, answer: Answer, rule: _Rule) -> None:
         if isinstance(answer, NoAnswer):
             self.refused[answer].append(field)
         elif is_blank(answer, rule.bits):
@@ -170,7 +171,7 @@ class _Sorted:
             else:
                 self.dropped.append(field)
 
-    def put_memory(self, memory: RawMemory | NoAnswer) -> None:
+    def sort_memory(self, memory: RawMemory | NoAnswer) -> None:
         if isinstance(memory, NoAnswer):
             self.refused[memory] += ["memory_used_bytes", "memory_total_bytes"]
             return
@@ -192,13 +193,13 @@ class _Sorted:
 
 
 def is_blank(value: int, bits: int) -> bool:
-    """Whether a number of that width is one of those that stand for none."""
+    """Return whether a number of `bits` bits is one that means "no value"."""
     first, last, all_set = _BLANKS[bits]
     return value < 0 or first <= value <= last or value == all_set
 
 
 def clock_events(bits: int) -> list[str]:
-    """The reasons to hold clocks down, in words; a bit that is not known is named by its number."""
+    """Name the reasons for throttling clocks; an unknown bit is named by its number."""
     return list(_words(bits))
 
 
@@ -209,7 +210,7 @@ def _words(bits: int) -> Iterator[str]:
 
 
 def lost_reading(identity: Identity) -> GpuReading:
-    """The reading of a device that does not answer any more."""
+    """Make the reading of a device that no longer answers."""
     return GpuReading(
         id=identity.id,
         parent_id=identity.parent_id,
@@ -222,22 +223,22 @@ def lost_reading(identity: Identity) -> GpuReading:
 
 
 def to_reading(identity: Identity, raw: RawReading, *, xid_errors: Answer) -> Mapped:
-    """Make a reading of the driver's answers.
+    """Make a reading from the driver's answers.
 
     Args:
-        identity: Which device it is.
-        raw: What the driver answered.
-        xid_errors: How many critical errors were counted for it.
+        identity: The device.
+        raw: The driver's answers.
+        xid_errors: Number of critical errors counted for the device.
     """
     answers = _Sorted()
     for rule in _RULES:
-        answers.put(rule.field, getattr(raw, rule.raw), rule)
-    answers.put_memory(raw.memory)
+        answers.sort_answer(rule.field, getattr(raw, rule.raw), rule)
+    answers.sort_memory(raw.memory)
     state = answers.state
     if state == "lost":
         return Mapped(reading=lost_reading(identity))
-    # Counted by ourselves, it says nothing about whether the device answers.
-    answers.put("errors_xid", xid_errors, _Rule(field="errors_xid", raw="", is_count=True, bits=64))
+    # Added after the state, because we count XID errors ourselves: they do not show that the device answers.
+    answers.sort_answer("errors_xid", xid_errors, _Rule(field="errors_xid", raw="", is_count=True, bits=64))
     if "throttle_reasons" in answers.fields:
         answers.fields["throttle_reasons"] = clock_events(answers.fields["throttle_reasons"])
     return Mapped(

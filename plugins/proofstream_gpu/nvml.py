@@ -1,7 +1,7 @@
-"""NVML through nvidia-ml-py: the only module that touches it.
+"""Reads GPUs by NVML, through nvidia-ml-py. No other module uses it.
 
-The library's state belongs to the process that initialised it. A forked child forgets all of it, and what a child
-opens for itself is its own. Every question is asked on its own, so that one that fails costs no other.
+The library's state belongs to the process that initialised it. A forked child forgets this state and may initialise its
+own. Every figure is queried separately, so that a failed query affects no other figure.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Nvml:
     """One use of the driver, from one thread.
 
     Args:
-        pcie: Whether to ask for PCIe throughput.
+        pcie: True to ask for PCIe throughput.
 
     Attributes:
-        unopened: Devices that are there and could not be opened, with the reason.
+        unopened: Devices that exist but could not be opened, with the reason.
     """
 
     def __init__(self, *, pcie: bool = True) -> None:
@@ -66,7 +66,7 @@ class Nvml:
         """Initialise the driver's library.
 
         Raises:
-            DriverUnavailable: There is no driver, or it does not work.
+            DriverUnavailable: No driver was found, or it does not work.
             ModuleNotFoundError: nvidia-ml-py is not installed.
         """
         lib = importlib.import_module("pynvml")
@@ -87,24 +87,24 @@ class Nvml:
             if self._events is not None:
                 lib.nvmlEventSetFree(self._events)
         except lib.NVMLError:
-            pass  # it goes with the library
+            pass  # The shutdown below frees it.
         self.forget()
         try:
             lib.nvmlShutdown()
         except lib.NVMLError:
-            return  # somebody else in this process has shut it down
+            return  # Other code in this process has shut it down.
 
     def forget(self) -> None:
-        """Drop everything without a word to the driver: in a forked child it is the parent's."""
+        """Drop all state without calling the driver, because in a forked child the state is the parent's."""
         self._lib = self._events = None
         self._with_xids.clear()
         self._by_handle.clear()
 
     def discover(self) -> list[FoundDevice]:
-        """All GPUs and their MIG instances. What cannot be opened hides no other and is named in `unopened`.
+        """Find all GPUs and their MIG instances. A device that cannot be opened is named in `unopened`.
 
         Raises:
-            DriverUnavailable: The driver does not say which devices there are.
+            DriverUnavailable: The driver does not list its devices.
         """
         lib = self._lib
         if lib is None:
@@ -141,7 +141,7 @@ class Nvml:
         )
 
     def _instances(self, gpu: FoundDevice) -> Iterator[FoundDevice]:
-        """The MIG instances of a GPU. Their slots may have gaps."""
+        """Yield the MIG instances of a GPU. Their slots may have gaps."""
         lib = self._lib
         try:
             if not lib.nvmlDeviceGetMigMode(gpu.handle)[0]:
@@ -164,7 +164,7 @@ class Nvml:
         return None if word.strip() in ("", "[N/A]", "N/A") else word
 
     def _listen(self, found: list[FoundDevice]) -> None:
-        """Have the driver tell of critical errors. They cannot be asked for afterwards."""
+        """Register for critical errors (XID), because they cannot be queried afterwards."""
         lib = self._lib
         for device in found:
             if device.identity.parent_id is not None or device.identity.id in self._with_xids:
@@ -174,30 +174,30 @@ class Nvml:
                     self._events = lib.nvmlEventSetCreate()
                 lib.nvmlDeviceRegisterEvents(device.handle, lib.nvmlEventTypeXidCriticalError, self._events)
             except lib.NVMLError:
-                continue  # an old GPU, or a driver without events
+                continue  # An old GPU, or a driver without events.
             self._with_xids.add(device.identity.id)
             self._by_handle[_address(device.handle)] = device.identity.id
 
     def counts_xids(self, device_id: str) -> bool:
-        """Whether the driver tells of that GPU's critical errors."""
+        """Return whether the driver reports the GPU's critical errors."""
         return device_id in self._with_xids
 
     def take_xids(self) -> list[tuple[str, int]]:
-        """The critical errors since the last call: the GPU's id and the error's number."""
+        """Return the critical errors since the last call: the GPU's id and the error's number."""
         lib = self._lib
         taken: list[tuple[str, int]] = []
         while lib is not None and self._events is not None and len(taken) < _MAX_EVENTS:
             try:
                 event = lib.nvmlEventSetWait_v2(self._events, 0)
             except lib.NVMLError:
-                break  # no more of them; a GPU that is lost is noticed when it is asked
+                break  # No more events. A lost GPU is noticed when its figures are queried.
             device_id = self._by_handle.get(_address(event.device))
             if device_id is not None and event.eventType == lib.nvmlEventTypeXidCriticalError:
                 taken.append((device_id, int(event.eventData)))
         return taken
 
     def read(self, device: FoundDevice) -> RawReading:
-        """Ask a device for everything. A MIG instance is asked for what is its own: the rest is the whole GPU's."""
+        """Ask a device for all figures. A MIG instance is asked only for its own; the rest belong to the whole GPU."""
         lib, handle, whole = self._lib, device.handle, device.identity.parent_id is None
 
         def ask(name: str, *arguments: Any) -> Answer:
@@ -238,11 +238,11 @@ class Nvml:
         if not isinstance(rates, NoAnswer):
             return int(rates.gpu), int(rates.memory)
         if rates is NoAnswer.FAILED and not whole:
-            rates = NoAnswer.UNSUPPORTED  # some drivers call the handle of an instance an invalid argument here
+            rates = NoAnswer.UNSUPPORTED  # Some drivers call an instance's handle an invalid argument here.
         return rates, rates
 
     def _ask_memory(self, handle: Any) -> RawMemory | NoAnswer:
-        """By the newer query if there is one: the older one counts what the driver holds for itself as used."""
+        """Ask for memory, by the newer query if possible: the older one counts the driver's own memory as used."""
         lib = self._lib
         newer = self._ask(lambda: lib.nvmlDeviceGetMemoryInfo(handle, version=lib.nvmlMemory_v2))
         if not isinstance(newer, NoAnswer):
@@ -262,7 +262,7 @@ class Nvml:
         except self._lib.NVMLError as error:
             return _MEANING.get(error.value, NoAnswer.FAILED)
         except AttributeError:
-            return NoAnswer.UNSUPPORTED  # nvidia-ml-py is too old for the question
+            return NoAnswer.UNSUPPORTED  # nvidia-ml-py is too old for the query.
 
 
 def _first(ask: Callable[[], Answer], otherwise: Callable[[], Answer]) -> Answer:
@@ -283,7 +283,7 @@ def _forget_after_fork() -> None:
         driver.forget()
     lib: Any = sys.modules.get("pynvml")
     if lib is not None and hasattr(lib, "libLoadLock"):
-        # A thread that does not exist here may have held it.
+        # A thread of the parent, which does not exist in the child, may have held it.
         lib.libLoadLock = threading.Lock()
 
 

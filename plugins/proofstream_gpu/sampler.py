@@ -1,6 +1,6 @@
-"""Takes samples on a thread of its own: often while a proof runs, seldom while none does, and at each change.
+"""Takes samples on its own thread: often while a proof runs, rarely otherwise, and at once when this changes.
 
-The driver may take its time, or never return; nobody waits for this thread longer than is said.
+The driver may be slow or never return. Therefore every wait for this thread has a timeout.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from proofstream_gpu.driver import DriverUnavailable
 from proofstream_gpu.watch import Watch
 
 _LEAST_APART_S = 0.1
+"""Least time between two samples. Short proofs may follow one another faster than figures change."""
 
 
 class Sampler:
-    """Samples and hands over what it got.
+    """Samples the devices and publishes the samples.
 
     Args:
         watch: The devices.
-        publish: Takes the samples; called on the sampler's thread.
+        publish: Receives the samples; called on the sampler's thread.
         interval_s: Seconds between two samples while a proof runs.
-        idle_interval_s: Seconds between two samples while none does.
-        log: Where to say that sampling failed.
+        idle_interval_s: Seconds between two samples while no proof runs.
+        log: Receives messages about failures.
 
     Attributes:
-        ready: Set when the driver was probed.
-        problem: Why there is nothing to sample, once that is known.
+        ready: Set once the driver has been probed.
+        problem: Why the devices cannot be sampled, once this is known.
     """
 
     def __init__(
@@ -60,31 +61,31 @@ class Sampler:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Shut the driver down; returns whether that was done in time."""
+        """Shut the driver down; return whether this finished in time."""
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def set_proving(self, *, proving: bool) -> None:
-        """Say whether a proof runs; a change takes a sample at once."""
+        """Set whether a proof runs; a change takes a sample at once."""
         if proving != self._proving:
             self._proving = proving
             self._wake.set()
 
     def busy_s(self) -> float:
-        """For how many seconds the driver has been asked without returning."""
+        """Return for how many seconds the current call of the driver has run; 0 if no call runs."""
         since = self._busy_since
         return 0.0 if since is None else time.monotonic() - since
 
     @property
     def interval_s(self) -> float:
-        """Seconds between two samples at present."""
+        """The current number of seconds between two samples."""
         return self._interval_s if self._proving else self._idle_interval_s
 
     @property
     def failures(self) -> int:
-        """Samples that could not be taken at all."""
+        """The number of samples that failed completely."""
         return self._failures
 
     def _run(self) -> None:
@@ -93,7 +94,7 @@ class Sampler:
         except DriverUnavailable as error:
             self._give_up(str(error))
             return
-        except Exception as error:  # noqa: BLE001 - foreign code over a foreign library; whoever waits must be told
+        except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and `ready` must be set
             self._give_up(f"the NVIDIA driver could not be asked: {type(error).__name__}: {error}")
             return
         self.ready.set()
@@ -117,7 +118,7 @@ class Sampler:
             if look_again:
                 self._watch.look_again()
             self._publish(self._watch.sample())
-        except Exception as error:  # noqa: BLE001 - as above; the next sample may be better
+        except Exception as error:  # noqa: BLE001 - as above; the next sample may succeed
             self._failures += 1
             if self._failures == 1:
                 self._log.warning("the GPUs could not be sampled: %s: %s", type(error).__name__, error)
@@ -125,9 +126,8 @@ class Sampler:
             self._busy_since = None
 
     def _rest(self, begun: float, interval_s: float) -> None:
-        """Until the next sample is due, or a proof begins or ends, or it is over."""
+        """Wait until the next sample is due, a proof starts or ends, or the sampler stops."""
         self._wake.wait(max(0.0, begun + interval_s - time.monotonic()))
         self._wake.clear()
-        # Proofs may follow one another faster than there is anything to see.
         while not self._stopping and (left := begun + _LEAST_APART_S - time.monotonic()) > 0:
             time.sleep(left)

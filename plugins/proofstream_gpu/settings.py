@@ -1,4 +1,4 @@
-"""What a person can configure of GPU telemetry."""
+"""The settings of GPU telemetry."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from proofstream import read_table
 
 _DAY_S = 24 * 3600.0
 _LONGEST_INTERVAL_S = 30.0
-"""A GPU that is not heard of for a minute is taken for gone by those who listen."""
+"""Consumers drop a GPU that is silent for a minute, so samples must come more often."""
 
 
 class Settings(BaseModel):
     """The table `gpu`.
 
     Attributes:
-        enabled: Whether the GPUs are watched at all.
+        enabled: True to sample the GPUs.
         interval_s: Seconds between two samples while a proof runs.
-        idle_interval_s: Seconds between two samples while none does.
-        devices: Which GPUs are watched: numbers, UUIDs or how a UUID begins; all if there is none.
-        pcie: Whether PCIe throughput is asked for: the driver takes 20 ms for each answer.
-        retry_s: Seconds until a lost GPU is looked for again; each time it takes twice as long, up to 60 times.
-        hung_after_s: Seconds after which a driver that does not return is taken for lost.
-        probe_timeout_s: Seconds in which the driver must be there if the plugin was asked for.
+        idle_interval_s: Seconds between two samples while no proof runs.
+        devices: The GPUs to sample, as numbers, UUIDs or beginnings of UUIDs; empty for all.
+        pcie: True to ask for PCIe throughput. The driver takes 20 ms for each answer.
+        retry_s: Seconds until the first retry for a lost GPU; each wait is twice the last, up to 60 times this value.
+        hung_after_s: Seconds after which the GPUs of a driver that does not respond count as lost.
+        probe_timeout_s: Seconds in which the driver must answer if the user asked for the plugin.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)

@@ -1,7 +1,7 @@
-"""Watches the devices: which there are, which are lost, when lost ones are looked for again. It knows no SDK.
+"""Keeps track of the devices: which exist, which are lost, and when to look for lost devices again. It uses no SDK.
 
-A device that is lost costs the others nothing: it is named in each sample as lost, without figures, until it answers
-again. Looking for it means to initialise the driver anew, so that is done ever less often.
+A lost device does not disturb the others. Each sample reports it as lost, without figures, until it answers again.
+Looking for it means initialising the driver again, so the waits between two attempts grow.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MOST_RETRIES_APART = 60
 
 @dataclass(slots=True)
 class _Watched:
-    """A device that is watched."""
+    """A watched device and its state; `logged` names the messages that are not repeated."""
 
     found: FoundDevice
     is_lost: bool = False
     xid_errors: int = 0
-    told: set[str] = field(default_factory=set[str])
+    logged: set[str] = field(default_factory=set[str])
 
     @property
     def identity(self) -> Identity:
@@ -36,13 +36,13 @@ class _Watched:
 
 
 class Watch:
-    """The devices that are watched, from one thread; `counters` and `lost_readings` may be called from any.
+    """The watched devices, used from one thread; only `counters` and `lost_readings` are safe from any thread.
 
     Args:
         driver: The driver.
-        devices: Numbers, UUIDs or beginnings of UUIDs of those to watch; empty for all.
-        retry_s: Seconds until lost devices are looked for again; doubled each time.
-        log: Where to say what a person should know.
+        devices: Numbers, UUIDs or beginnings of UUIDs of the devices to watch; empty for all.
+        retry_s: Seconds until the first retry for lost devices; doubled each time.
+        log: Receives messages for the user.
         clock: A monotonic clock in seconds.
     """
 
@@ -71,7 +71,7 @@ class Watch:
         """Initialise the driver and find the devices.
 
         Raises:
-            DriverUnavailable: There is no driver, no GPU, or none that is wanted.
+            DriverUnavailable: No driver, no GPU or none of the requested devices was found.
         """
         self._driver.open()
         try:
@@ -88,27 +88,27 @@ class Watch:
         self._driver.close()
 
     def counters(self) -> dict[str, int]:
-        """What was done, and what went wrong."""
+        """Return the counts of devices, samples and failures, by name."""
         with self._changing:
             always = {"devices": len(self._devices), "samples": 0, "dropped_values": 0}
             return always | dict(self._counts)
 
     def lost_readings(self) -> list[GpuReading]:
-        """What to say of the devices while the driver does not return."""
+        """Return readings that report every device as lost, for a driver that does not respond."""
         with self._changing:
             return [lost_reading(device.identity) for device in self._devices.values()]
 
     def look_again(self) -> None:
-        """See whether there are devices that were not there before, such as new MIG instances."""
+        """Find devices that are new, such as MIG instances."""
         try:
             self._take_stock(self._driver.discover())
         except DriverUnavailable as error:
             self._log.debug("%s", error)
 
     def sample(self) -> GpuTelemetry:
-        """Ask every device for everything; what is lost is looked for again if it is time to."""
+        """Ask every device for all figures; look for lost devices if a retry is due."""
         if self._clock() >= self._retry_at and any(device.is_lost for device in self._devices.values()):
-            self._start_anew()
+            self._restart_driver()
         self._count_xids()
         readings = [self._read(device) for device in self._devices.values()]
         if not any(device.is_lost for device in self._devices.values()):
@@ -126,18 +126,18 @@ class Watch:
             self._lose(device)
             return mapped.reading
         self._count("dropped_values", len(mapped.dropped))
-        self._tell(device, "dropped", mapped.dropped, "answers what cannot be")
-        self._tell(
+        self._log_once(device, "dropped", mapped.dropped, "reports implausible values")
+        self._log_once(
             device, "denied", mapped.denied, "does not let us read (in a container it may need more capabilities)"
         )
-        if "lost" in device.told:
-            device.told.discard("lost")
+        if "lost" in device.logged:
+            device.logged.discard("lost")
             self._log.warning("%s answers again", device.identity.label)
         return mapped.reading
 
-    def _tell(self, device: _Watched, what: str, fields: Sequence[str], how: str) -> None:
-        if fields and what not in device.told:
-            device.told.add(what)
+    def _log_once(self, device: _Watched, what: str, fields: Sequence[str], how: str) -> None:
+        if fields and what not in device.logged:
+            device.logged.add(what)
             self._log.info("%s %s: %s", device.identity.label, how, ", ".join(fields))
 
     def _xids_of(self, device: _Watched) -> Answer:
@@ -158,12 +158,12 @@ class Watch:
     def _lose(self, device: _Watched) -> None:
         device.is_lost = True
         self._retry_at = self._clock() + self._retry_s
-        if "lost" not in device.told:
-            device.told.add("lost")
+        if "lost" not in device.logged:
+            device.logged.add("lost")
             self._count("devices_lost")
-            self._log.warning("%s is lost: it does not answer any more", device.identity.label)
+            self._log.warning("%s is lost: it no longer answers", device.identity.label)
 
-    def _start_anew(self) -> None:
+    def _restart_driver(self) -> None:
         self._retry_s = min(2 * self._retry_s, _MOST_RETRIES_APART * self._least_retry_s)
         self._retry_at = self._clock() + self._retry_s
         self._count("driver_restarts")
@@ -175,7 +175,7 @@ class Watch:
             self._log.debug("%s", error)
 
     def _take_stock(self, found: Sequence[FoundDevice]) -> None:
-        """Take over what was found. What is lost may have come back: reading it will tell."""
+        """Update the devices. A lost device that was found counts as back; the next reading shows whether it is."""
         chosen = {one.identity.id for one in found if self._is_wanted(one.identity)}
         there = {one.identity.id: one for one in found if {one.identity.id, one.identity.parent_id} & chosen}
         with self._changing:
@@ -188,25 +188,25 @@ class Watch:
             if device_id not in there and not device.is_lost:
                 self._lose(device)
         for reason in set(self._driver.unopened) - self._unopened:
-            self._log.warning("it cannot be watched: %s", reason)
+            self._log.warning("a device cannot be watched: %s", reason)
         self._unopened = set(self._driver.unopened)
 
     def _is_gone(self, device: _Watched, there: dict[str, Any]) -> bool:
-        """Whether a MIG instance was taken away: its GPU is there, so it was not lost."""
+        """Return whether a MIG instance was removed. Its GPU was found, so the instance is not lost."""
         return device.identity.id not in there and device.identity.parent_id in there
 
     def _is_wanted(self, identity: Identity) -> bool:
-        """Whether it is named; a GPU's instances come with it."""
+        """Return whether the settings select a device; a GPU's instances come with it."""
         number = str(identity.index) if identity.parent_id is None else None
         return not self._wanted or any(want == number or identity.id.startswith(want) for want in self._wanted)
 
     def _why_none(self, found: Sequence[FoundDevice]) -> str:
         if found:
             there = ", ".join(one.identity.label for one in found)
-            return f"gpu.devices: none of {', '.join(self._wanted)} is there; there is {there}"
+            return f"gpu.devices: none of {', '.join(self._wanted)} was found; found: {there}"
         if self._driver.unopened:
             return f"no GPU can be watched: {'; '.join(self._driver.unopened)}"
-        return "the NVIDIA driver knows of no GPU"
+        return "the NVIDIA driver lists no GPU"
 
     def _count(self, name: str, by: int = 1) -> None:
         with self._changing:

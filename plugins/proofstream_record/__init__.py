@@ -1,9 +1,10 @@
-"""Records a run: every envelope as one JSON line, to be replayed with the same times and the same trace ids."""
+"""Records a run as one JSON line for each envelope; a replay has the same times and trace ids."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from proofstream import (
     Artefact,
@@ -14,16 +15,20 @@ from proofstream import (
     Option,
     OptionKind,
     PluginContext,
+    PluginError,
     PluginHealth,
     ProofstreamError,
     hookimpl,
 )
 
+if TYPE_CHECKING:
+    from proofstream_record.settings import Settings
+
 
 class RecordPlugin:
     """The plugin `record`.
 
-    A recording that cannot be written on ends there, with one line in the log; what is missing is counted as lost.
+    If the file can no longer be written, the recording ends with one line in the log; later events count as lost.
     """
 
     tick_s = 1.0
@@ -36,7 +41,7 @@ class RecordPlugin:
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--record FILE``."""
+        """Declare ``--record FILE``."""
         return [
             Option(
                 flag="--record",
@@ -54,14 +59,14 @@ class RecordPlugin:
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Read the settings and make the file; sit the run out if no file is named."""
-        from proofstream_record.settings import read_settings  # pydantic is not for `--help`
+        """Read the settings and create the file; sit out the run if no file is named."""
+        from proofstream_record.settings import read_settings  # Imported here to keep pydantic out of `--help`.
 
         settings = read_settings(context.config)
         if settings.path is None:
             return False
         self._log = context.log
-        self._writer = EnvelopeLogWriter(settings.path, overwrite=settings.overwrite, max_bytes=settings.max_bytes)
+        self._writer = _create_log(settings)
         return True
 
     @hookimpl
@@ -81,7 +86,10 @@ class RecordPlugin:
             self._log.error("the recording ends here: %s has reached record.max_bytes", self._writer.path)
 
     def _is_recorded(self, envelope: Envelope) -> bool:
-        """Not the health of plugins, which is this run's own; nor what GPUs did before there was anything else."""
+        """Return whether to record an event.
+
+        Plugin health describes this run, not the proof. GPU samples before the first other event show an idle machine.
+        """
         event = envelope.event
         if isinstance(event, PluginHealth) or (isinstance(event, GpuTelemetry) and not self._received):
             return False
@@ -90,7 +98,7 @@ class RecordPlugin:
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """How many events are recorded, and how many could not be."""
+        """Count the events that were recorded, and those that were lost."""
         if self._writer is None:
             return {}
         lost = self._writer.lost + self._writer.dropped
@@ -99,10 +107,26 @@ class RecordPlugin:
 
     @hookimpl
     def proofstream_unconfigure(self) -> None:
-        """End the file."""
+        """Close the file."""
         if self._writer is None:
             return
         try:
             self._writer.close()
         except ProofstreamError as error:
             self._log.error("the recording may lack its end: %s", error)
+
+
+def _create_log(settings: Settings) -> EnvelopeLogWriter:
+    """Create the file.
+
+    Raises:
+        ProofstreamError: It exists and `overwrite` is off, or it cannot be written.
+    """
+    assert settings.path is not None
+    try:
+        return EnvelopeLogWriter(settings.path, overwrite=settings.overwrite, max_bytes=settings.max_bytes)
+    except ProofstreamError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            hint = "remove it, choose another name, or set record.overwrite = true"
+            raise PluginError(str(error), hint=hint) from error
+        raise

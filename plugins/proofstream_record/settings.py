@@ -1,4 +1,4 @@
-"""What a person can configure of a recording."""
+"""The settings of a recording."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Settings(BaseModel):
     """The table `record`.
 
     Attributes:
-        path: The file to write; `.gz` and `.zst` at its end make it compressed. None: nothing is recorded.
-        overwrite: Whether a recording that is there is replaced. Off by default: a proof may have taken hours.
-        max_bytes: How large the file may grow; the recording ends there and what is missing is counted. None: no bound.
+        path: The file to write, compressed if its name ends in `.gz` or `.zst`. None: nothing is recorded.
+        overwrite: True to replace an existing file. Off by default, because a recorded proof may have taken hours.
+        max_bytes: The size at which the recording ends; later events are counted as lost. None: no limit.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

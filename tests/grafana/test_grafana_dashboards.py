@@ -1,4 +1,4 @@
-"""The dashboards that are checked in."""
+"""The committed dashboards."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_names_are_translated_as_prometheus_does(metric: Any, name: str) -> None
     assert prometheus_name(metric) == name
 
 
-def test_a_name_that_nobody_sends_is_found() -> None:
+def test_a_name_that_is_never_sent_is_found() -> None:
     query = 'sum by (le, proofstream_layer_knid) (increase(proofstream_layer_duration_bucket{job="a{b}"}[1h]))'
     assert strangers(query) == ["proofstream_layer_duration_bucket", "proofstream_layer_knid"]
 

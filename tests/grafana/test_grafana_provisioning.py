@@ -1,4 +1,4 @@
-"""What Grafana is given at its start."""
+"""The provisioning files that Grafana reads at its start."""
 
 from __future__ import annotations
 

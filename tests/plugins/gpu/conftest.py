@@ -1,4 +1,4 @@
-"""A machine with GPUs that misbehave as told: NVML's exported names from a small C library, built here.
+"""A machine with GPUs that misbehave on request: NVML's exported names from a small C library, built here.
 
 It is loaded as the real one is, by name: in this process because a library of that name is loaded already, in others
 by LD_LIBRARY_PATH.

@@ -1,8 +1,8 @@
 /* A stand-in for NVIDIA's management library: the exported names that the plugin calls, and answers from a text file.
  *
- * FAKE_NVML_SCRIPT names the file; it is read anew at each question, so that a test changes the machine while it runs.
- * Without it there is no driver. Each line is KEY=VALUE. A key is that of a device, `0.power`, or of one of its MIG
- * instances, `0.mig1.memory`; a value that begins with `!` is the error code to answer with. What no line says has a
+ * FAKE_NVML_SCRIPT names the file; it is read again for each query, so that a test changes the machine while it runs.
+ * Without it there is no driver. Each line is KEY=VALUE. A key belongs to a device, `0.power`, or to one of its MIG
+ * instances, `0.mig1.memory`; a value that begins with `!` is the error code to answer with. A key without a line has a
  * default. With FAKE_NVML_LOG, a file, each call of init, shutdown and of any question is noted as `PID NAME`.
  */
 
@@ -89,7 +89,7 @@ static void key_of(const Device *device, const char *what, char *key, size_t siz
     else snprintf(key, size, "%d.mig%d.%s", device->gpu, device->instance, what);
 }
 
-/* Whether the question can be answered at all: initialised, a handle of ours that is not stale, the device not lost. */
+/* Returns OK if the query can be answered: initialised, a handle of ours that is not stale, the device not lost. */
 static int usable(const Device *device, const char *name) {
     char key[64];
     u64 code = 0;

@@ -1,4 +1,4 @@
-"""The command beside GPUs, and without any: another process, which finds the library as it would find NVIDIA's."""
+"""The command with and without GPUs, in another process that finds the fake library as it would find NVIDIA's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Finished:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., Finished]:
-    """Runs proofstream; without a machine there is no driver."""
+    """Run proofstream; without a machine, no driver is found."""
 
     def run(*words: str | Path, machine: Any = None) -> Finished:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "OTEL_", "FAKE_NVML_"))}
@@ -103,7 +103,7 @@ def test_without_a_driver_nothing_is_said(command: Callable[..., Finished], tmp_
     assert "GpuTelemetry" not in kinds(tmp_path / "r.jsonl")
 
 
-def test_without_a_driver_one_line_says_so_to_who_listens(command: Callable[..., Finished]) -> None:
+def test_without_a_driver_one_line_says_so_with_verbose(command: Callable[..., Finished]) -> None:
     ran = command("demo:digits", "--no-console", "--verbose")
 
     assert ran.status == 0
@@ -111,7 +111,7 @@ def test_without_a_driver_one_line_says_so_to_who_listens(command: Callable[...,
     assert said == [f"proofstream: GPUs are not measured: {NO_DRIVER}"]
 
 
-def test_without_a_driver_who_asks_for_it_is_told(command: Callable[..., Finished]) -> None:
+def test_without_a_driver_asking_for_it_is_an_error(command: Callable[..., Finished]) -> None:
     ran = command("demo:digits", "--gpu")
 
     assert ran.status == 2
@@ -131,6 +131,6 @@ def test_a_gpu_that_is_lost_does_not_fail_the_run(command: Callable[..., Finishe
     ran = command("demo:digits?pace=1", "--gpu", "--no-console", "--record", "r.jsonl", machine=away)
 
     assert ran.status == 0
-    assert "proofstream: GPU 0 (GPU-00000000) is lost: it does not answer any more\n" in ran.err
+    assert "proofstream: GPU 0 (GPU-00000000) is lost: it no longer answers\n" in ran.err
     samples = [e["event"]["GpuTelemetry"] for e in envelopes(tmp_path / "r.jsonl") if "GpuTelemetry" in e["event"]]
     assert {tuple(device["state"] for device in sample["devices"]) for sample in samples} == {("lost", "ok")}

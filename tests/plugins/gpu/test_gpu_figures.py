@@ -1,4 +1,4 @@
-"""From the driver's answers to a reading: units, bounds, what stands for none. No driver is involved."""
+"""From the driver's answers to a reading: units, bounds and blank values. No driver is involved."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_is_not_answered_is_none_and_costs_no_other_figure(raw: str, field:
         ({"memory": RawMemory(version="v2", used=10, total=100, reserved=101)}, "memory_reserved_bytes"),
     ],
 )
-def test_what_cannot_be_is_dropped_and_counted(answers: dict[str, Any], field: str) -> None:
+def test_implausible_values_are_dropped_and_counted(answers: dict[str, Any], field: str) -> None:
     result = mapped(**answers)
 
     assert getattr(result.reading, field) is None
@@ -148,7 +148,7 @@ def test_a_zero_that_was_answered_stays_zero() -> None:
     assert (reading.errors_corrected, reading.throttle_reasons) == (0, [])
 
 
-def test_two_gigabytes_of_memory_are_no_blank() -> None:
+def test_two_gigabytes_of_memory_are_not_a_blank() -> None:
     memory = RawMemory(version="v1", used=0x7FFF_FFF2, total=0xFFFF_FFFF, reserved=None)
     reading = mapped(memory=memory).reading
 
@@ -174,7 +174,7 @@ def test_a_device_that_fails_everywhere_is_lost_and_one_that_lacks_everything_is
     assert mapped(**{**failing, "temperature_c": 40}).reading.state == "degraded"
 
 
-def test_words_for_all_bits_and_a_number_for_one_without() -> None:
+def test_every_known_bit_has_a_name_and_others_a_number() -> None:
     assert clock_events(2 ** len(CLOCK_EVENTS) - 1) == list(CLOCK_EVENTS)
     assert clock_events(1 << 40) == ["bit_40"]
 
@@ -210,7 +210,7 @@ FIELDS = {field.name: MEMORIES if field.name == "memory" else ANSWERS for field 
 
 
 @given(raw=st.builds(RawReading, **FIELDS), xid_errors=ANSWERS)
-def test_whatever_the_driver_answers_the_reading_is_one_that_can_be_believed(raw: RawReading, xid_errors: Any) -> None:
+def test_whatever_the_driver_answers_the_reading_is_plausible(raw: RawReading, xid_errors: Any) -> None:
     reading = to_reading(IDENTITY, raw, xid_errors=xid_errors).reading
 
     assert msgspec.convert(msgspec.to_builtins(reading), GpuReading) == reading

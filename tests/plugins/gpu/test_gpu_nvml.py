@@ -77,7 +77,7 @@ def test_utilization_that_is_not_supported_is_absent_and_not_zero(machine: Any, 
     ],
 )
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, UNKNOWN])
-def test_a_figure_that_fails_costs_no_other(
+def test_a_figure_that_fails_affects_no_other(
     machine: Any, open_watch: OpenWatch, key: str, field: str, code: str
 ) -> None:
     machine.set(**{f"_0__{key}": code})
@@ -133,7 +133,7 @@ def test_a_name_that_says_nothing_is_none(machine: Any, open_watch: OpenWatch, n
     assert (reading.state, reading.power_w) == ("ok", 250.5)
 
 
-def test_a_name_that_is_no_text_is_none(machine: Any, open_watch: OpenWatch) -> None:
+def test_a_name_that_is_not_text_is_none(machine: Any, open_watch: OpenWatch) -> None:
     machine.script.write_bytes(b"0.name=\xff\xfe\n")
 
     assert only(open_watch()).name is None
@@ -228,7 +228,7 @@ def test_a_gpu_that_cannot_be_opened_hides_no_other(
     watch = open_watch()
 
     assert list(readings(watch)) == ["GPU-00000000", "GPU-00000002"]
-    assert [record.getMessage() for record in caplog.records] == ["it cannot be watched: GPU 1: GPU is lost"]
+    assert [record.getMessage() for record in caplog.records] == ["a device cannot be watched: GPU 1: GPU is lost"]
 
 
 def test_a_gpu_without_a_name_of_its_own_hides_no_other(machine: Any, open_watch: OpenWatch) -> None:
@@ -258,7 +258,7 @@ def test_critical_errors_are_counted_and_named(
 
 
 @pytest.mark.parametrize("key", ["events", "_0__events"])
-def test_a_driver_that_does_not_tell_of_critical_errors(machine: Any, open_watch: OpenWatch, key: str) -> None:
+def test_a_driver_that_does_not_report_critical_errors(machine: Any, open_watch: OpenWatch, key: str) -> None:
     machine.set(**{key: NOT_SUPPORTED})
     reading = only(open_watch())
 
@@ -277,7 +277,7 @@ def test_a_driver_that_does_not_tell_of_critical_errors(machine: Any, open_watch
         ({"init": "!18"}, "the NVIDIA driver could not be initialised: RM has detected an NVML/RM version mismatch"),
         ({"init": "!777"}, "the NVIDIA driver could not be initialised: Some Other Error"),
         ({"count": UNKNOWN}, "the NVIDIA driver does not count its GPUs: Unknown Error"),
-        ({"count": 0}, "the NVIDIA driver knows of no GPU"),
+        ({"count": 0}, "the NVIDIA driver lists no GPU"),
         ({"_0__handle": NO_PERMISSION}, "no GPU can be watched: GPU 0: Insufficient Permissions"),
     ],
 )
@@ -311,7 +311,7 @@ def test_two_uses_in_one_process_do_not_end_each_other(machine: Any, open_watch:
     assert only(second).state == "ok"
 
 
-def test_somebody_else_shutting_it_down_is_noticed(machine: Any, open_watch: OpenWatch, clock: Any) -> None:
+def test_a_shutdown_by_other_code_is_noticed(machine: Any, open_watch: OpenWatch, clock: Any) -> None:
     pynvml: Any = sys.modules["pynvml"]
     watch = open_watch(retry_s=5.0)
     pynvml.nvmlShutdown()
@@ -325,7 +325,7 @@ def test_somebody_else_shutting_it_down_is_noticed(machine: Any, open_watch: Ope
 
 
 def in_child(work: Callable[[], int]) -> int:
-    """Run in a forked child; returns its exit status, which must come soon."""
+    """Run in a forked child and return its exit status, which must come soon."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there may be threads, that is what it is about
         pid = os.fork()

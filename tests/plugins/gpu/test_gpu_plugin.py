@@ -1,4 +1,4 @@
-"""The plugin: when it samples, when it sits a run out, what it does about a driver that does not return."""
+"""The plugin: when it samples, when it sits out a run, and how it handles a driver that does not respond."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_sample_at_the_beginning_and_at_each_change(start: Callable[..., Runni
 
 
 @pytest.mark.parametrize("ending", [COMPLETE, ProofAborted(reason="x"), None])
-def test_often_while_a_proof_runs_and_seldom_when_none_does(
+def test_samples_are_frequent_while_a_proof_runs_and_rare_otherwise(
     start: Callable[..., Running], ending: ProofEvent | None
 ) -> None:
     run = start(interval_s=0.1, idle_interval_s=30.0)
@@ -137,7 +137,7 @@ def test_new_instances_are_seen_when_a_proof_begins(start: Callable[..., Running
     assert [device.id for device in run.samples[-1].devices] == ["GPU-00000000", "MIG-00000000-3"]
 
 
-def test_pcie_is_left_alone_if_told_so(start: Callable[..., Running], machine: Any) -> None:
+def test_pcie_is_not_queried_if_switched_off(start: Callable[..., Running], machine: Any) -> None:
     run = start(pcie=False, **SLOW)
     eventually(lambda: len(run.samples) == 1)
 
@@ -207,7 +207,7 @@ def test_without_a_driver_it_fails_if_it_was_asked_for(machine: Any) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_driver_that_hangs_holds_nobody_up(machine: Any, asked: bool, start: Callable[..., Running]) -> None:
+def test_a_driver_that_hangs_blocks_nothing(machine: Any, asked: bool, start: Callable[..., Running]) -> None:
     machine.set(init_s=1.0)
     began = time.monotonic()
     if asked:
@@ -241,13 +241,13 @@ def test_a_driver_that_does_not_return_makes_the_devices_lost(
         run.feed()
     assert [sample.devices[0].state for sample in run.samples] == ["ok", "lost"]
     assert [r.getMessage() for r in caplog.records] == [
-        "the NVIDIA driver does not return; the GPUs count as lost until it does"
+        "the NVIDIA driver does not respond; the GPUs count as lost until it does"
     ]
     machine.set(_0__hang_s=None)
     eventually(lambda: run.samples[-1].devices[0].state == "ok")
 
 
-def test_it_is_said_again_and_again_that_they_are_lost(
+def test_lost_devices_are_reported_repeatedly(
     start: Callable[..., Running], machine: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = start(hung_after_s=0.2, interval_s=0.1)
@@ -262,11 +262,11 @@ def test_it_is_said_again_and_again_that_they_are_lost(
     eventually(lambda: len(lost()) >= 3)
     machine.set(_0__hang_s=None)
     assert [r.getMessage() for r in caplog.records] == [
-        "the NVIDIA driver does not return; the GPUs count as lost until it does"
+        "the NVIDIA driver does not respond; the GPUs count as lost until it does"
     ]
 
 
-def test_a_sample_that_fails_altogether_is_counted_and_the_next_is_taken(
+def test_a_sample_that_fails_completely_is_counted_and_the_next_is_taken(
     start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(nvml: Nvml) -> None:

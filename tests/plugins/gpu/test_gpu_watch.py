@@ -1,4 +1,4 @@
-"""Devices that get lost and come back, that are chosen, that appear and go, over the C library."""
+"""Devices that get lost and return, are selected, appear and disappear, over the C library."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def test_a_lost_gpu_is_said_to_be_and_its_figures_end(
         assert (good.state, good.power_w) == ("ok", 250.5)
 
     assert watch.counters()["devices_lost"] == 1
-    assert [record.getMessage() for record in caplog.records] == [
-        "GPU 0 (GPU-00000000) is lost: it does not answer any more"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["GPU 0 (GPU-00000000) is lost: it no longer answers"]
 
 
 def test_it_is_looked_for_again_ever_less_often(machine: Any, open_watch: OpenWatch, clock: Any) -> None:
@@ -137,17 +135,17 @@ def test_mig_instances_appear_and_go_without_being_lost(
         (["7", "GPU-00000000"], ["GPU-00000000"]),
     ],
 )
-def test_which_devices_are_watched(machine: Any, open_watch: OpenWatch, wanted: list[str], found: list[str]) -> None:
+def test_selected_devices_are_watched(machine: Any, open_watch: OpenWatch, wanted: list[str], found: list[str]) -> None:
     machine.set(count=2, _1__mig=1, _1__mig0__there=1)
 
     assert list(states(open_watch(devices=wanted))) == found
 
 
-def test_wanting_what_is_not_there(machine: Any, open_watch: OpenWatch) -> None:
+def test_selecting_missing_devices_is_an_error(machine: Any, open_watch: OpenWatch) -> None:
     with pytest.raises(DriverUnavailable) as raised:
         open_watch(devices=["5", "GPU-ffff"])
 
-    assert str(raised.value) == ("gpu.devices: none of 5, GPU-ffff is there; there is GPU 0 (GPU-00000000)")
+    assert str(raised.value) == ("gpu.devices: none of 5, GPU-ffff was found; found: GPU 0 (GPU-00000000)")
 
 
 def test_counters_at_the_start(machine: Any, open_watch: OpenWatch) -> None:

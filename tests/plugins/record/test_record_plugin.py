@@ -1,4 +1,4 @@
-"""The plugin `record`: what it writes, when it flushes, and what it says when it cannot."""
+"""The plugin `record`: its files, when it flushes, and its messages when it cannot write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stream(name: str = "smollm2-135m-cpu") -> list[Envelope]:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ZST])
-def test_everything_is_recorded_as_it_was(suffix: str, tmp_path: Path) -> None:
+def test_everything_is_recorded_unchanged(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"r.jsonl{suffix}"
     lived = stream()
     host = host_for(path)
@@ -99,8 +99,9 @@ def test_an_idle_tick_flushes(tmp_path: Path) -> None:
 def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text("precious")
-    with pytest.raises(ProofstreamError, match="exists and is not overwritten"):
+    with pytest.raises(ProofstreamError, match="exists and is not overwritten") as raised:
         host_for(path)
+    assert raised.value.hint == "remove it, choose another name, or set record.overwrite = true"
     assert path.read_text() == "precious"
     host_for(path, overwrite=True).close()
     assert path.read_text() == "precious"
@@ -190,7 +191,7 @@ def test_the_flag_sets_the_path_and_has_an_artefact() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"overwrite": True}])
-def test_it_sits_out_a_run_that_nobody_wants_recorded(config: dict[str, Any], tmp_path: Path) -> None:
+def test_it_sits_out_a_run_that_is_not_recorded(config: dict[str, Any], tmp_path: Path) -> None:
     plugin = RecordPlugin()
     host = InlineHost(plugin, config)
     assert plugin.proofstream_configure(host.context) is False
