@@ -1,4 +1,4 @@
-"""What an emit costs on the prover's thread, as a multiple of a bare deque.append in the same run."""
+"""Measures the cost of an emit on the prover's thread, as a multiple of a bare deque.append in the same run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REPEATS = 15
 
 
 class Sink(RecordingPlugin):
-    """Forgets what it is given."""
+    """Discards its events."""
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Let go of it."""
+        """Discard the batch."""
 
 
 def main() -> None:
-    """Print the ratio; emits stay below the intake's capacity, so that none takes the short way of a drop."""
+    """Print the ratio. Emits stay below the intake's capacity, because a dropped event would be cheaper."""
     event: ProofEvent = LayerStart(
         layer_idx=1,
         kind=LayerKind.MatMul,

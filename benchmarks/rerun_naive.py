@@ -1,6 +1,6 @@
-"""The obvious way to show a proof in Rerun, to compare the plugin with: one call per event, one entity per bar.
+"""Shows a proof in Rerun in the obvious way, as a baseline for the plugin: one call per event, one entity per bar.
 
-It shows what the original Rust sink shows, in the same way: no timelines of its own, nothing batched, a layer's rounds
+It draws the same picture as the original Rust sink, in the same way: without timelines or batches, a layer's rounds
 fanned out along X.
 """
 
@@ -59,7 +59,7 @@ def on_helix(layer: int, kind: LayerKind | None = None) -> Point:
 
 
 def points(size: float) -> float:
-    """A radius in points of the screen, which Rerun writes as a negative number."""
+    """Return a radius in screen points, which Rerun encodes as a negative number."""
     return -size
 
 

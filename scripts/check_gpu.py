@@ -1,6 +1,6 @@
 """Checks GPU telemetry against a real GPU; `scripts/check_gpu` runs it.
 
-The load needs nothing but the driver: memory is filled over and over through CUDA's driver API.
+The load needs only the driver: it fills memory repeatedly through CUDA's driver API.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def skip(what: str, why: str) -> None:
 
 
 def ask_smi() -> dict[str, dict[str, str]]:
-    """What nvidia-smi says of each GPU, by UUID."""
+    """Return nvidia-smi's figures of each GPU, by UUID."""
     command = ["nvidia-smi", f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     rows = [
@@ -112,11 +112,11 @@ def compare_gpu(gpu: GpuReading, row: dict[str, str]) -> None:
 
 
 class CudaFailed(Exception):
-    """The driver API said no."""
+    """A call of the driver API failed."""
 
 
 class Cuda:
-    """A GPU that is kept busy by filling memory, on a thread of its own."""
+    """Keeps a GPU busy by filling its memory, on its own thread."""
 
     def __init__(self, gpu_id: str) -> None:
         self.fills = 0
@@ -134,7 +134,7 @@ class Cuda:
             raise CudaFailed(f"{name} failed with {code}")
 
     def _find(self, gpu_id: str) -> ctypes.c_int:
-        """CUDA's device of that UUID: the two number the GPUs in different orders."""
+        """Find CUDA's device by its UUID, because CUDA and NVML number the GPUs in different orders."""
         count = ctypes.c_int()
         self._call("cuDeviceGetCount", ctypes.byref(count))
         for index in range(count.value):
@@ -147,7 +147,7 @@ class Cuda:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Keep it busy inside the block."""
+        """Keep the GPU busy inside the block."""
         self._thread.start()
         if not self._started.wait(60.0):
             raise CudaFailed("the load did not begin within 60 s")
@@ -160,7 +160,7 @@ class Cuda:
     def _run(self) -> None:
         context, block = ctypes.c_void_p(), ctypes.c_uint64()
         try:
-            # One context per device that everybody in the process shares: the same calls in every version of CUDA.
+            # The primary context, which the whole process shares: its calls are the same in every version of CUDA.
             self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
             self._call("cuCtxSetCurrent", context)
             self._call("cuMemAlloc_v2", ctypes.byref(block), ctypes.c_size_t(BLOCK_BYTES))
@@ -225,7 +225,7 @@ def check_rise(
 ) -> None:
     before, after = present(idle, field), present(loaded, field)
     if not before or not after:
-        skip(field, "this device does not tell")
+        skip(field, "this device does not report it")
     else:
         check(field, max(after) - min(before) >= least, f"from {min(before):g} to {max(after):g}")
 
@@ -233,11 +233,11 @@ def check_rise(
 def check_energy(samples: list[tuple[float, GpuReading]], loaded: list[tuple[float, GpuReading]]) -> None:
     energy = present(samples, "energy_j")
     if not energy:
-        skip("energy", "this device does not tell")
+        skip("energy", "this device does not report it")
         return
     check("energy never falls", energy == sorted(energy), f"from {energy[0]:.1f} to {energy[-1]:.1f} J")
     if present(loaded, "power_w"):
-        # Both ends: the counter may be renewed only every 100 ms.
+        # Compare over a long span, because the counter may be updated only every 100 ms.
         first, last = loaded[len(loaded) // 4], loaded[-1]
         power = present(loaded[len(loaded) // 4 :], "power_w")
         mean = sum(power) / len(power)
@@ -290,7 +290,7 @@ def main() -> int:
     check_plugin()
     if skipped:
         print(f"not checked: {', '.join(skipped)}")
-    print(f"failed: {', '.join(failures)}" if failures else "What was checked is well.")
+    print(f"failed: {', '.join(failures)}" if failures else "All checks passed.")
     return 1 if failures else 0
 
 

@@ -2,8 +2,8 @@
 
 The network is 64-32-10 without biases: pixels (0..16) times W1, squared, times W2; the largest of the ten results is
 the digit. Squaring is the activation because a circuit over a finite field can prove it exactly. Both matrices become
-int8 such that all values of a forward pass, as integers, stay below half the field's prime: then the field computes the
-very same numbers.
+int8, scaled so that all values of a forward pass, as integers, stay below half the field's prime. The field then
+computes the same numbers.
 
 Data: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
 https://doi.org/10.24432/C50P49, CC BY 4.0, as shipped with scikit-learn. Ten of its pictures are stored with the
@@ -33,11 +33,11 @@ BATCH = 64
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 1e-3
 SAFE_MAGNITUDE = 2**28
-"""A quarter of half the prime: leaves room for digits outside the training set."""
+"""A quarter of half the prime, which leaves room for digits outside the training set."""
 
 
 def split_data(rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Ints]:
-    """Pixels and labels for training, and those held out."""
+    """Return pixels and labels for training, then those held out."""
     bunch = cast("Any", load_digits())
     pixels = cast("Ints", bunch.data.astype(np.int64))
     labels = cast("Ints", bunch.target.astype(np.int64))
@@ -47,7 +47,7 @@ def split_data(rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def gradients(x: Floats, labels: Ints, w1: Floats, w2: Floats) -> list[Floats]:
-    """Of the mean cross entropy of softmax((x W1)^2 W2)."""
+    """Return the gradients of the mean cross entropy of softmax((x W1)^2 W2), with respect to W1 and W2."""
     hidden = x @ w1
     squares = hidden**2
     logits = squares @ w2
@@ -59,7 +59,7 @@ def gradients(x: Floats, labels: Ints, w1: Floats, w2: Floats) -> list[Floats]:
 
 
 def train(pixels: Ints, labels: Ints, rng: np.random.Generator) -> list[Floats]:
-    """Adam with decoupled weight decay, on pixels scaled to 0..1."""
+    """Train by Adam with decoupled weight decay, on pixels scaled to 0..1."""
     x = pixels / 16.0
     weights = [rng.normal(0.0, 0.2, (64, HIDDEN)), rng.normal(0.0, 0.2, (HIDDEN, 10))]
     mean = [np.zeros_like(w) for w in weights]
@@ -79,23 +79,23 @@ def train(pixels: Ints, labels: Ints, rng: np.random.Generator) -> list[Floats]:
 
 
 def forward(pixels: Ints, w1: Ints, w2: Ints) -> Ints:
-    """The quantised network, in plain integers."""
+    """Run the quantised network in plain integers."""
     return cast("Ints", (pixels @ w1) ** 2 @ w2)
 
 
 def accuracy(pixels: Ints, labels: Ints, w1: Ints, w2: Ints) -> float:
-    """The share of digits that the quantised network reads right."""
+    """Return the share of digits that the quantised network reads right."""
     return float((forward(pixels, w1, w2).argmax(axis=1) == labels).mean())
 
 
 def quantise(weights: Floats, largest: int) -> Ints:
-    """Scale such that the largest magnitude becomes `largest`, and round."""
+    """Scale weights so that the largest magnitude becomes `largest`, and round them."""
     scale = largest / float(np.abs(weights).max())
     return np.rint(weights * scale).astype(np.int64)
 
 
 def best_fit(pixels: Ints, labels: Ints, weights: list[Floats]) -> tuple[Ints, Ints]:
-    """The pair of int8 matrices that reads most of the training digits right and keeps every result small enough."""
+    """Find the int8 matrices that read most training digits right and keep every result below SAFE_MAGNITUDE."""
     best = (-1.0, quantise(weights[0], 1), quantise(weights[1], 1))
     for largest1 in range(3, 64):
         w1 = quantise(weights[0], largest1)
@@ -107,7 +107,7 @@ def best_fit(pixels: Ints, labels: Ints, weights: list[Floats]) -> tuple[Ints, I
 
 
 def main() -> None:
-    """Train, quantise, report, store."""
+    """Train, quantise, store and report."""
     rng = np.random.default_rng(SEED)
     pixels, labels, test_pixels, test_labels = split_data(rng)
     weights = train(pixels, labels, rng)
