@@ -98,7 +98,7 @@ def test_without_a_driver_nothing_is_said(command: Callable[..., Finished], tmp_
     ran = command("demo:digits", "--no-console", "--record", "r.jsonl")
 
     reading, heading, result = ran.err.splitlines()
-    assert (ran.status, reading) == (0, "proofstream: reading demo:digits with record, state-cost")
+    assert (ran.status, reading) == (0, "proofstream: reading demo:digits with record")
     assert (heading, result.split()[0]) == ("proofstream: the results, and what to do with them:", "r.jsonl")
     assert "GpuTelemetry" not in kinds(tmp_path / "r.jsonl")
 
