@@ -1,4 +1,4 @@
-"""Shows a proof in 3D while it runs: the circuit, the walk over its layers, the rounds of each, in the Rerun viewer."""
+"""Shows a running proof in 3D in the Rerun viewer: the circuit, the walk over its layers, and each layer's rounds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class RerunPlugin:
     """The plugin `rerun`.
 
     Attributes:
-        requires: The modules that it needs.
-        tick_s: How often files are flushed and viewers looked after while nothing happens.
+        requires: The modules that it imports.
+        tick_s: Seconds between two flushes of files and checks on viewers while no events arrive.
 
     Args:
-        settings: Values of the configuration table `[rerun]`, which win over it.
+        settings: Values for keys of the configuration table `[rerun]`; they take precedence over the table.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("rerun",)
@@ -34,7 +34,7 @@ class RerunPlugin:
 
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
-        """``--rerun CONNECTION``, any number of times."""
+        """Offer ``--rerun CONNECTION``, which may be repeated."""
         return [
             Option(
                 flag="--rerun",
@@ -50,7 +50,7 @@ class RerunPlugin:
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Open what was asked for; sit the run out if nothing was."""
+        """Open the requested connections; return False, to sit the run out, if there are none."""
         from proofstream_rerun.connections import check_files, check_switch
         from proofstream_rerun.settings import read_settings
 
@@ -58,8 +58,9 @@ class RerunPlugin:
         connections = settings.parsed_connections()
         if not connections:
             return False
+        # Report mistakes before the SDK is imported, which takes a second.
         check_switch(os.environ)
-        check_files(connections)  # importing the SDK takes a second
+        check_files(connections)
         from proofstream_rerun.outlets.fan_out import Outlets
         from proofstream_rerun.painter import Painter
 
@@ -69,7 +70,7 @@ class RerunPlugin:
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Draw the batch; an idle tick looks after files and viewers."""
+        """Draw the batch; on an idle tick, flush files and check on viewers."""
         if self._painter is None or self._outlets is None:
             return
         if batch:
@@ -80,17 +81,17 @@ class RerunPlugin:
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:
-        """What was drawn and written, and what did not get where it should have."""
+        """Return counters of what was drawn and written, and of what was lost on the way."""
         if self._painter is None or self._outlets is None:
             return {}
         return {**self._painter.counters(), **self._outlets.counters()}
 
     @hookimpl
     def proofstream_unconfigure(self, timeout_s: float) -> None:
-        """End the recordings, and leave the viewers behind that do not answer."""
+        """End the recordings, and abandon viewers that do not answer in time."""
         try:
             if self._painter is not None:
                 self._painter.close()
         finally:
             if self._outlets is not None:
-                self._outlets.close(timeout_s * 0.8)
+                self._outlets.close(timeout_s * 0.8)  # the painter's last writes took some of the time

@@ -1,6 +1,6 @@
-"""Where recordings go to, as a person writes it: `spawn`, `serve`, `file:PATH`, `HOST:PORT`, `rerun+http://HOST:PORT/proxy`.
+"""Parses connections, the places that recordings go to: `spawn`, `serve`, `file:PATH`, `HOST:PORT` and Rerun's URLs.
 
-It works without Rerun's SDK. A typo is never taken for the name of a host.
+It works without Rerun's SDK. A mistyped word is an error, and never becomes the name of a host.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from proofstream import ConfigError
 
 FORMS = "spawn, serve, serve:PORT, file:PATH, HOST:PORT, tcp://HOST:PORT or rerun+http://HOST:PORT/proxy"
-"""All that can be written."""
+"""All forms of a connection, for error messages."""
 
 _WORDS = ("spawn", "serve", "file")
+_KNOWN_WORDS = "spawn, serve or file"
 _SCHEMES = ("tcp", "rerun+http", "rerun+https", "rerun")
 _TLS_SCHEMES = ("rerun", "rerun+https")
 _TLS_PORT = 443
@@ -30,15 +31,15 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """A viewer of our own, in a window."""
+    """A viewer that we start, in a window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """A server of our own, which viewers of this machine open.
+    """A server in this process, for viewers on this machine.
 
     Attributes:
-        port: Its port; None for whichever is free, the usual one first.
+        port: Its port; None for the usual port, or any free one if that is taken.
     """
 
     port: int | None = None
@@ -46,27 +47,27 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file.
+    """A file for each proof.
 
     Attributes:
-        path: Where the first proof goes to; the next ones go beside it.
+        path: The file of the first proof; the files of later proofs go beside it.
     """
 
     path: Path
 
     def numbered(self, number: int) -> Path:
-        """The file of the n-th proof: proof.rrd, proof-2.rrd, proof-3.rrd and so on."""
+        """Return the file of the n-th proof: proof.rrd, proof-2.rrd, proof-3.rrd and so on."""
         return self.path if number == 1 else self.path.with_stem(f"{self.path.stem}-{number}")
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A viewer or server that is there, or will be.
+    """A viewer or server that the user starts, before or after us.
 
     Attributes:
-        host: Its name or address, without brackets.
+        host: Its name or IP address, without brackets.
         port: Its port.
-        tls: Whether it is spoken to under TLS.
+        tls: Whether the connection uses TLS.
     """
 
     host: str
@@ -80,7 +81,7 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """As Rerun wants it."""
+        """The URL that Rerun's SDK connects to."""
         return f"rerun+{'https' if self.tls else 'http'}://{self.address}/proxy"
 
 
@@ -88,10 +89,10 @@ Connection = Spawn | Serve | File | Viewer
 
 
 def parse_connections(texts: Sequence[str]) -> tuple[Connection, ...]:
-    """Read what was asked for, in order.
+    """Parse all connections, and keep their order.
 
     Raises:
-        ConfigError: One of them says nothing that can be done, or two of them name the same place.
+        ConfigError: One of them is malformed, or two of them name the same place.
     """
     parsed: dict[Connection, str] = {}
     for text in texts:
@@ -105,10 +106,10 @@ def parse_connections(texts: Sequence[str]) -> tuple[Connection, ...]:
 
 
 def parse_connection(text: str) -> Connection:
-    """Read one connection.
+    """Parse one connection.
 
     Raises:
-        ConfigError: It says nothing that can be done; one line says why, and the hint what could have been meant.
+        ConfigError: It is malformed; the message says why, and the hint what to write.
     """
     asked = text.strip()
     if not asked:
@@ -125,10 +126,10 @@ def parse_connection(text: str) -> Connection:
 
 
 def check_files(connections: Sequence[Connection]) -> None:
-    """See that files can be made where they shall be.
+    """Check that the files of `file:` connections can be written.
 
     Raises:
-        ConfigError: A place is a folder or a device, its folder is missing, or neither may be written.
+        ConfigError: A path is a folder or a device, its folder is missing, or we lack the permission to write.
     """
     for connection in connections:
         if isinstance(connection, File):
@@ -139,10 +140,10 @@ def check_files(connections: Sequence[Connection]) -> None:
 
 
 def check_switch(environ: Mapping[str, str]) -> None:
-    """See that the environment does not keep Rerun from doing anything.
+    """Check that the environment does not switch Rerun off, because the SDK would then ignore every call.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: The variable RERUN switches it off.
     """
     value = environ.get("RERUN", "")
     if value.lower() in {"0", "false", "off"}:
@@ -154,7 +155,7 @@ def _check_file(file: File) -> None:
     if path.is_dir():
         raise ConfigError(f"rerun: file:{path} is a folder", hint=f"name a file in it: file:{path / 'proof.rrd'}")
     if path.exists() and not path.is_file():
-        # Rerun would freeze the process for as long as nobody reads from a pipe.
+        # Rerun would block the process until something reads from the pipe.
         raise ConfigError(f"rerun: file:{path} is a pipe or a device", hint="name a file")
     if not path.parent.is_dir():
         raise ConfigError(f"rerun: file:{path}: there is no folder {path.parent}", hint="make it first")
@@ -163,17 +164,17 @@ def _check_file(file: File) -> None:
 
 
 def _place(connection: Connection) -> Connection:
-    """The connection, its file by its real path."""
+    """Return the connection with its file's path resolved, so that two spellings of one place are equal."""
     return File(connection.path.resolve()) if isinstance(connection, File) else connection
 
 
 def _mistake(text: str, problem: str, *, hint: str | None = None) -> ConfigError:
-    return ConfigError(f"rerun: {text!r} is no connection: {problem}", hint=hint or f"write {FORMS}")
+    return ConfigError(f"rerun: {text!r} is not a connection: {problem}", hint=hint or f"write {FORMS}")
 
 
 def _read_spawn(text: str, rest: str | None) -> Connection:
     if rest is not None:
-        raise _mistake(text, "spawn stands alone", hint="write spawn, or HOST:PORT for a viewer that is there")
+        raise _mistake(text, "spawn stands alone", hint="write spawn, or HOST:PORT for a viewer that is running")
     return Spawn()
 
 
@@ -206,12 +207,12 @@ _READERS: dict[str, Callable[[str, str | None], Connection]] = {
 
 def _parse_url(text: str, scheme: str, rest: str) -> Viewer:
     if scheme in {"http", "https"}:
-        raise _mistake(text, f"{scheme}:// is no scheme of Rerun", hint=f"write rerun+{scheme}://{rest}")
+        raise _mistake(text, f"{scheme}:// is not a scheme of Rerun", hint=f"write rerun+{scheme}://{rest}")
     if scheme not in _SCHEMES:
-        raise _mistake(text, f"there is no scheme {scheme}://")
+        raise _mistake(text, f"{scheme}:// is not a known scheme")
     authority, _, path = rest.partition("/")
     if path not in {"", "proxy"} or (path and scheme == "tcp"):
-        raise _mistake(text, f"nothing is known of /{path}", hint=f"leave /{path} out")
+        raise _mistake(text, f"/{path} is not a known path", hint=f"leave /{path} out")
     tls = scheme in _TLS_SCHEMES
     host, port = _split_host(text, authority)
     if port is None and tls:
@@ -221,12 +222,13 @@ def _parse_url(text: str, scheme: str, rest: str) -> Viewer:
 
 def _parse_address(text: str, asked: str) -> Viewer:
     host, port = _split_host(text, asked)
+    # 0.7 catches one wrong letter, or two swapped ones, in words this short.
     meant = difflib.get_close_matches(host.lower(), _WORDS, n=1, cutoff=0.7)
     if meant:
-        raise _mistake(text, f"there is no {host}", hint=_suggestion(meant[0], host, port))
+        raise _mistake(text, f"{host} is not {_KNOWN_WORDS}", hint=_suggestion(meant[0], host, port))
     if port is None:
         hint = f"write {Viewer(host, _VIEWER_PORT).address} for a viewer there"
-        raise _mistake(text, "it is no known word, and has no port", hint=hint)
+        raise _mistake(text, f"it is not {_KNOWN_WORDS}, and has no port", hint=hint)
     return Viewer(host, _port(text, port, example=Viewer(host, _VIEWER_PORT).address))
 
 
@@ -236,7 +238,7 @@ def _suggestion(word: str, host: str, port: str | None) -> str:
 
 
 def _split_host(text: str, authority: str) -> tuple[str, str | None]:
-    """The host, and what stands behind its colon."""
+    """Split an authority into its host and the text after the colon; None without a colon."""
     if authority.startswith("["):
         host, bracket, port = authority[1:].partition("]")
         if not bracket or not _is_address(host, ipaddress.IPv6Address) or (port and not port.startswith(":")):
@@ -246,12 +248,15 @@ def _split_host(text: str, authority: str) -> tuple[str, str | None]:
     if ":" in host:
         raise _mistake(text, "an IPv6 address is written in brackets", hint="write [::1]:9876")
     if not _is_host(host):
-        raise _mistake(text, f"{host!r} is no name of a host" if host else "it names no host")
+        raise _mistake(text, f"{host!r} is not a host name" if host else "it names no host")
     return host, port if colon else None
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be a name, or an IPv4 address; what ends in a number is one, in URLs."""
+    """Return whether this can be a host name or an IPv4 address.
+
+    As in URLs, a host whose last label is a number must be an IPv4 address.
+    """
     if _NUMBER.fullmatch(text.removesuffix(".").rpartition(".")[2]):
         return _is_address(text, ipaddress.IPv4Address)
     return _HOST.fullmatch(text) is not None
@@ -262,12 +267,12 @@ def _is_address(text: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Addr
         kind(text)
     except ValueError:
         return False
-    return "%" not in text  # Rerun knows no zones
+    return "%" not in text  # Rerun does not accept IPv6 zones
 
 
 def _port(text: str, port: str | None, *, example: str) -> int:
     if not port:
         raise _mistake(text, "it has no port", hint=f"write {example}")
     if not (port.isascii() and port.isdecimal()) or not 1 <= int(port) <= _LAST_PORT:
-        raise _mistake(text, f"{port!r} is no port", hint=f"a port is a number from 1 to {_LAST_PORT}")
+        raise _mistake(text, f"{port!r} is not a port", hint=f"a port is a number from 1 to {_LAST_PORT}")
     return int(port)

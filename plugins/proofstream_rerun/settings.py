@@ -1,4 +1,4 @@
-"""What a person can configure of the recordings for Rerun."""
+"""The settings of the rerun plugin: the configuration table `rerun`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofstream import read_table
 from proofstream_rerun.connections import Connection, parse_connections
 
 _MEMORY = r"[0-9]+(\.[0-9]+)?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB|%)"
-"""Amounts as Rerun reads them."""
+"""Amounts of memory that Rerun can parse."""
 
 Memory = Annotated[str, Field(pattern=rf"^{_MEMORY}$")]
 
@@ -21,13 +21,13 @@ class Settings(BaseModel):
     """The table `rerun`.
 
     Attributes:
-        connections: Where recordings go to. The file that ``file:PATH`` names is replaced if it is there; a second
-            proof of the session goes to a new file beside it, and no file that is there is touched for it.
-        application_id: What the viewer lists the recordings under, and remembers the layout of its views by.
-        server_memory: How much the server of ``serve`` keeps for viewers that come late; the oldest goes first.
-        viewer_memory: How much the viewer of ``spawn`` may use; the oldest goes first.
-        viewer: The program that ``spawn`` starts; the viewer that comes with Rerun's SDK by default.
-        resend_mib: How many MiB are kept for viewers that are slow, away or not there yet.
+        connections: Where recordings go. The file that ``file:PATH`` names is replaced if it exists. A second proof
+            of the session goes to a new file beside it, and never replaces an existing file.
+        application_id: The name under which the viewer lists the recordings and remembers the layout of its views.
+        server_memory: How much the server of ``serve`` keeps for viewers that connect late; it drops the oldest first.
+        viewer_memory: How much the viewer of ``spawn`` may use; it drops the oldest first.
+        viewer: The program that ``spawn`` starts; by default the viewer that comes with Rerun's SDK.
+        resend_mib: How many MiB are kept for viewers that are slow, disconnected or not started yet.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -45,10 +45,10 @@ class Settings(BaseModel):
         return (value,) if isinstance(value, str) else value
 
     def parsed_connections(self) -> tuple[Connection, ...]:
-        """Where recordings go to.
+        """Parse the connections.
 
         Raises:
-            ConfigError: A connection says nothing that can be done, or two name the same place.
+            ConfigError: A connection is malformed, or two of them name the same place.
         """
         return parse_connections(self.connections)
 
@@ -57,6 +57,6 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     """Validate the configuration table.
 
     Raises:
-        ConfigError: A key is unknown or a value is not acceptable; one line says which and why.
+        ConfigError: A key is unknown or a value is invalid; the message says which and why.
     """
     return read_table(Settings, table, name="rerun")

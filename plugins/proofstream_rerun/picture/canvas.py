@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from proofstream import Envelope
-from proofstream_rerun.picture.marks import PLAIN, LogLine, Look, Mark
+from proofstream_rerun.picture.marks import PLAIN, LogEntry, Look, Mark
 
 MAX_ENTITIES = 512
 """Tracks of one recording at most; what would need more is counted."""
@@ -109,7 +109,7 @@ class Canvas:
 
     def add_log_line(self, path: str, text: str, level: str) -> None:
         """Add a line to a log."""
-        self.add_row(path, LogLine(text, level), PLAIN, keep=KEPT_LINES)
+        self.add_row(path, LogEntry(text, level), PLAIN, keep=KEPT_LINES)
 
     def set_static(self, path: str, mark: Mark) -> None:
         """Set what holds at any time; an entity has one mark of each kind."""

@@ -101,7 +101,7 @@ class StateChange(msgspec.Struct, frozen=True, gc=False):
     state: str | None
 
 
-class LogLine(msgspec.Struct, frozen=True, gc=False):
+class LogEntry(msgspec.Struct, frozen=True, gc=False):
     """A line of a log, and Rerun's word for its level."""
 
     text: str
@@ -137,7 +137,7 @@ Static: TypeAlias = Boxes | Labels | Strips | Nodes | Edges
 """What may hold at any time."""
 
 Mark: TypeAlias = (
-    Static | BoxGroup | Points | Numbers | StateChange | LogLine | Document | Sheet | BarRow | SumcheckRound | Cleared
+    Static | BoxGroup | Points | Numbers | StateChange | LogEntry | Document | Sheet | BarRow | SumcheckRound | Cleared
 )
 """What may be drawn."""
 

@@ -22,7 +22,7 @@ from proofstream_rerun.picture.marks import (
     BoxGroup,
     Cleared,
     Document,
-    LogLine,
+    LogEntry,
     Mark,
     Numbers,
     Placed,
@@ -149,7 +149,7 @@ def _states(marks: Sequence[StateChange]) -> Columns:
     return [_STATE.column(text(states), lengths)], sum(map(len, states))
 
 
-def _lines(marks: Sequence[LogLine]) -> Columns:
+def _lines(marks: Sequence[LogEntry]) -> Columns:
     columns = [
         _LOG["text"].column(text([mark.text for mark in marks])),
         _LOG["level"].column(text([mark.level for mark in marks])),
@@ -237,7 +237,7 @@ _COLUMNS: Mapping[type[Mark], Callable[[Sequence[Any]], Columns]] = {
     Strips: _strips,
     Numbers: _numbers,
     StateChange: _states,
-    LogLine: _lines,
+    LogEntry: _lines,
     Document: _documents,
     Sheet: _sheets,
     BarRow: _bars,

@@ -1,4 +1,4 @@
-"""What a person writes after --rerun: what it means, and the one line that says what is wrong with it."""
+"""Connections, as given to --rerun: what each form means, and the error line for each mistake."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from proofstream_rerun.connections import File, Serve, Spawn, Viewer, check_file
         ("rerun://hub.example.org:65535/proxy", Viewer("hub.example.org", 65535, tls=True)),
     ],
 )
-def test_what_it_means(text: str, connection: object) -> None:
+def test_each_form_is_parsed(text: str, connection: object) -> None:
     assert parse_connection(text) == connection
 
 
@@ -73,16 +73,24 @@ def test_rerun_takes_every_viewer_that_we_take(authority: str, scheme: str) -> N
     [
         ("", "it is empty", "write spawn, serve, "),
         ("  ", "it is empty", "write spawn, serve, "),
-        ("spwan", "there is no spwan", "did you mean spawn?"),
-        ("Spawn", "there is no Spawn", "did you mean spawn?"),
-        ("serv", "there is no serv", "did you mean serve?"),
-        ("serv:9999", "there is no serv", "did you mean serve:9999? A host of that name is tcp://serv:9999"),
-        ("files:9999", "there is no files", "did you mean file:9999? A host of that name is tcp://files:9999"),
-        ("fiel:proof.rrd", "there is no fiel", "did you mean file:proof.rrd?"),
-        ("spawn:9876", "spawn stands alone", "write spawn, or HOST:PORT for a viewer that is there"),
+        ("spwan", "spwan is not spawn, serve or file", "did you mean spawn?"),
+        ("Spawn", "Spawn is not spawn, serve or file", "did you mean spawn?"),
+        ("serv", "serv is not spawn, serve or file", "did you mean serve?"),
+        (
+            "serv:9999",
+            "serv is not spawn, serve or file",
+            "did you mean serve:9999? A host of that name is tcp://serv:9999",
+        ),
+        (
+            "files:9999",
+            "files is not spawn, serve or file",
+            "did you mean file:9999? A host of that name is tcp://files:9999",
+        ),
+        ("fiel:proof.rrd", "fiel is not spawn, serve or file", "did you mean file:proof.rrd?"),
+        ("spawn:9876", "spawn stands alone", "write spawn, or HOST:PORT for a viewer that is running"),
         ("serve:", "it has no port", "write serve:9877"),
-        ("serve:0", "'0' is no port", "a port is a number from 1 to 65535"),
-        ("serve:http", "'http' is no port", "a port is a number from 1 to 65535"),
+        ("serve:0", "'0' is not a port", "a port is a number from 1 to 65535"),
+        ("serve:http", "'http' is not a port", "a port is a number from 1 to 65535"),
         ("file", "it names no file", "write file:proof.rrd"),
         ("file:", "it names no file", "write file:proof.rrd"),
         ("file: proof.rrd", "it names no file", "write file:proof.rrd"),
@@ -90,42 +98,42 @@ def test_rerun_takes_every_viewer_that_we_take(authority: str, scheme: str) -> N
         ("file:///tmp/proof.rrd", "a path stands right after file:", "write file:/tmp/proof.rrd"),
         ("proof.rrd", "a file is named by file:PATH", "write file:proof.rrd"),
         ("./out/proof.rrd", "a file is named by file:PATH", "write file:./out/proof.rrd"),
-        ("localhost", "it is no known word, and has no port", "write localhost:9876 for a viewer there"),
+        ("localhost", "it is not spawn, serve or file, and has no port", "write localhost:9876 for a viewer there"),
         ("localhost:", "it has no port", "write localhost:9876"),
-        ("localhost:99999", "'99999' is no port", "a port is a number from 1 to 65535"),
-        ("localhost:-1", "'-1' is no port", "a port is a number from 1 to 65535"),
-        ("localhost:98 76", "'98 76' is no port", "a port is a number from 1 to 65535"),
-        ("localhost:\u0663", "'\u0663' is no port", "a port is a number from 1 to 65535"),
-        ("local host:9876", "'local host' is no name of a host", "write spawn, serve, "),
+        ("localhost:99999", "'99999' is not a port", "a port is a number from 1 to 65535"),
+        ("localhost:-1", "'-1' is not a port", "a port is a number from 1 to 65535"),
+        ("localhost:98 76", "'98 76' is not a port", "a port is a number from 1 to 65535"),
+        ("localhost:\u0663", "'\u0663' is not a port", "a port is a number from 1 to 65535"),
+        ("local host:9876", "'local host' is not a host name", "write spawn, serve, "),
         (":9876", "it names no host", "write spawn, serve, "),
         ("::1:9876", "an IPv6 address is written in brackets", "write [::1]:9876"),
         ("[::1", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
         ("[::1]9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
         ("[fe80::1%eth0]:9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
-        ("127.0.0.256:9876", "'127.0.0.256' is no name of a host", "write spawn, serve, "),
-        ("127.0.0:9876", "'127.0.0' is no name of a host", "write spawn, serve, "),
+        ("127.0.0.256:9876", "'127.0.0.256' is not a host name", "write spawn, serve, "),
+        ("127.0.0:9876", "'127.0.0' is not a host name", "write spawn, serve, "),
         ("[localhost]:9876", "an IPv6 address is written [ADDRESS]:PORT", "write [::1]:9876"),
-        ("[::1]", "it is no known word, and has no port", "write [::1]:9876 for a viewer there"),
+        ("[::1]", "it is not spawn, serve or file, and has no port", "write [::1]:9876 for a viewer there"),
         ("tcp://localhost", "it has no port", "write tcp://localhost:9876"),
         ("tcp://", "it names no host", "write spawn, serve, "),
-        ("tcp://localhost:9876/proxy", "nothing is known of /proxy", "leave /proxy out"),
+        ("tcp://localhost:9876/proxy", "/proxy is not a known path", "leave /proxy out"),
         ("rerun+http://localhost", "it has no port", "write rerun+http://localhost:9876"),
-        ("rerun+http://localhost:9876/catalog", "nothing is known of /catalog", "leave /catalog out"),
-        ("http://localhost:9876", "http:// is no scheme of Rerun", "write rerun+http://localhost:9876"),
-        ("grpc://localhost:9876", "there is no scheme grpc://", "write spawn, serve, "),
-        ("spwan://localhost:9876", "there is no scheme spwan://", "write spawn, serve, "),
+        ("rerun+http://localhost:9876/catalog", "/catalog is not a known path", "leave /catalog out"),
+        ("http://localhost:9876", "http:// is not a scheme of Rerun", "write rerun+http://localhost:9876"),
+        ("grpc://localhost:9876", "grpc:// is not a known scheme", "write spawn, serve, "),
+        ("spwan://localhost:9876", "spwan:// is not a known scheme", "write spawn, serve, "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_with_a_hint(text: str, problem: str, hint: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_a_hint(text: str, problem: str, hint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_connection(text)
-    assert str(raised.value) == f"rerun: {text!r} is no connection: {problem}"
+    assert str(raised.value) == f"rerun: {text!r} is not a connection: {problem}"
     assert raised.value.hint is not None
     assert raised.value.hint.startswith(hint)
 
 
 @given(st.text())
-def test_whatever_is_written_means_something_or_is_refused_in_one_line(text: str) -> None:
+def test_any_text_is_parsed_or_refused_in_one_line(text: str) -> None:
     understood: object = None
     refused: ConfigError | None = None
     try:
@@ -169,14 +177,14 @@ def test_several_places_keep_their_order() -> None:
     assert parse_connections(["serve", "file:/tmp/a.rrd", "h:1"]) == (Serve(), File(Path("/tmp/a.rrd")), Viewer("h", 1))
 
 
-def test_what_is_no_file_is_refused_as_rerun_would_wait_for_its_reader(tmp_path: Path) -> None:
+def test_a_pipe_or_device_is_refused_because_rerun_would_wait_for_its_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(ConfigError, match=f"file:{path} is a pipe or a device"):
             check_files([File(path)])
 
 
-def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_file_name_is_refused(tmp_path: Path) -> None:
     (named,) = parse_connections([f"file:{tmp_path}/{'x' * 300}"])
     with pytest.raises(ConfigError, match="File name too long"):
         check_files([named])
@@ -197,7 +205,7 @@ def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pyte
     def refused(path: Path, mode: int) -> bool:
         return False
 
-    monkeypatch.setattr(os, "access", refused)  # tests may run as root, who may everything
+    monkeypatch.setattr(os, "access", refused)  # tests may run as root, who may write everywhere
     with pytest.raises(ConfigError, match="may not be written"):
         check_files([File(tmp_path / "new.rrd")])
 

@@ -107,7 +107,7 @@ def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any, 
 @pytest.mark.parametrize(
     ("connection", "problem"),
     [
-        ("file:", "rerun: 'file:' is no connection: it names no file"),
+        ("file:", "rerun: 'file:' is not a connection: it names no file"),
         ("file:/no/such/folder/proof.rrd", "rerun: file:/no/such/folder/proof.rrd: there is no folder /no/such/folder"),
         ("spawn", "rerun: spawn opens a window, and there is no screen (no DISPLAY)"),
     ],
@@ -152,7 +152,7 @@ def test_a_mistake_ends_the_command_with_one_line_and_a_hint(kit: Any, smol: Pat
 
     assert done.returncode == 2
     assert [line for line in done.stderr.splitlines() if "rerun" in line] == [
-        "proofstream: error: rerun: 'spwan' is no connection: there is no spwan"
+        "proofstream: error: rerun: 'spwan' is not a connection: spwan is not spawn, serve or file"
     ]
     assert "hint: did you mean spawn?" in done.stderr
 

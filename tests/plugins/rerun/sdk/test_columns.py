@@ -11,7 +11,7 @@ import rerun as rr
 
 from proofstream import RoundPoly, RoundPolyDeg3, SecureField, SumcheckRound
 from proofstream_rerun.picture.field import M31_PRIME, sum_over_bits
-from proofstream_rerun.picture.marks import Boxes, BoxGroup, Document, LogLine, Numbers, Points, StateChange, Strips
+from proofstream_rerun.picture.marks import Boxes, BoxGroup, Document, LogEntry, Numbers, Points, StateChange, Strips
 from proofstream_rerun.sdk.columns import columns_of, times_of
 
 
@@ -70,7 +70,7 @@ def test_numbers_states_lines_and_documents() -> None:
     assert values(columns) == values(rr.Scalars.columns(scalars=[0.5, 1.0, 2.0]).partition([1, 2]))
     columns, _ = columns_of([StateChange("proving"), StateChange(None), StateChange("proved")])
     assert values(columns) == values(rr.StateChange.columns(state=["proving", "proved"]).partition([1, 0, 1]))
-    columns, _ = columns_of([LogLine("ä", "INFO"), LogLine("", "WARN")])
+    columns, _ = columns_of([LogEntry("ä", "INFO"), LogEntry("", "WARN")])
     assert values(columns) == values(rr.TextLog.columns(text=["ä", ""], level=["INFO", "WARN"]))
     columns, _ = columns_of([Document("# a")])
     assert values(columns) == values(rr.TextDocument.columns(text=["# a"], media_type=["text/markdown"]))
