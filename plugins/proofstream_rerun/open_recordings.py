@@ -1,4 +1,4 @@
-"""Recordings that are being drawn: each has a scene, and is handed to the outlets a few times a second."""
+"""Recordings in progress: each has a scene, whose changes go to the outlets a few times a second."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from proofstream_rerun.sdk.canvas_writes import PropertyWrite, new_writes, snaps
 from proofstream_rerun.sdk.recordings import Recording, Write
 
 MAX_LINGERING = 8
-"""Recordings that may still get late events, though what they show has ended, at most."""
+"""The most recordings that stay open for late events after their proof has ended."""
 LINGER_S = 5.0
-"""So long a recording may get late events, after the next proof of its job has begun."""
+"""Seconds that a recording stays open for late events after the next proof of its job has begun."""
 
 Job = tuple[str, str | None]
-"""A session, and the producer's name of a job in it."""
+"""A session's id, and the producer's name for one of its jobs; None if the producer names no jobs."""
 
 
 class RecordingOutlets(Protocol):
-    """Where recordings go to; `Outlets` is."""
+    """Where recordings go; implemented by `Outlets`."""
 
     def begin_recording(self, recording: Recording) -> None:
-        """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
+        """Begin a recording: send its name, properties and blueprint, then its snapshot."""
 
     def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
-        """Send calls of Rerun."""
+        """Send calls to Rerun's SDK."""
 
     def send_blueprint(self, recording_id: str) -> None:
-        """Send the blueprint anew."""
+        """Send the blueprint again."""
 
     def end_recording(self, recording_id: str) -> None:
         """End a recording."""
@@ -43,7 +43,7 @@ class OpenRecording:
 
     Attributes:
         scene: What is drawn.
-        superseded_at: When the next proof of its job began, by the clock in seconds; None before.
+        superseded_at: When the next proof of its job began, in seconds of the monotonic clock; None until then.
     """
 
     def __init__(self, scene: Scene, recording: Recording, outlets: RecordingOutlets) -> None:
@@ -55,14 +55,14 @@ class OpenRecording:
         self._shown_topics: frozenset[str] = frozenset()
 
     def write_new(self) -> int:
-        """Hand on what was drawn; returns how many calls of Rerun that takes, for each place it goes to."""
+        """Send what was drawn since the last write. Returns the number of calls to Rerun, per outlet."""
         scene, recording_id = self.scene, self._recording.recording_id
         scene.catch_up()
         if not self._has_begun:
             self._has_begun = True
             self._shown_topics = scene.topics
             scene.grid.has_grown = False
-            scene.canvas.take_statics()  # they are in the snapshot that the recording begins with
+            scene.canvas.take_statics()  # the snapshot that the recording begins with holds them already
             self._outlets.begin_recording(self._recording)
         writes = new_writes(scene.canvas)
         if writes:
@@ -74,13 +74,13 @@ class OpenRecording:
         return len(writes)
 
     def write_property(self, name: str) -> None:
-        """Hand on facts about the whole recording that became known while it was drawn."""
+        """Send facts about the whole recording that became known after it began."""
         if self._has_begun:
             write = PropertyWrite(name, self.scene.properties[name])
             self._outlets.send_writes(self._recording.recording_id, [write])
 
     def end_recording(self) -> int:
-        """Write what is left, and let nothing follow; returns as `write` does."""
+        """Write the rest and end the recording. Returns the number of calls to Rerun, as `write_new` does."""
         self.scene.finish()
         written = self.write_new()
         self._outlets.end_recording(self._recording.recording_id)
@@ -88,18 +88,20 @@ class OpenRecording:
 
 
 class OpenRecordings:
-    """All recordings that are being drawn.
+    """All recordings in progress. Iterating yields those of open proofs, then the lingering ones.
+
+    A recording outlives its proof, because some events come late: derived costs, and logs between two proofs.
 
     Args:
-        outlets: Where they go to.
-        application_id: What the viewer lists them under.
+        outlets: Where the recordings go.
+        application_id: The name under which the viewer lists them.
         clock: A monotonic clock in seconds.
 
     Attributes:
-        open: Of each open proof.
-        last: The latest one of each job.
-        written: How many calls of Rerun were handed on.
-        undrawn: How many marks found no room, in recordings that have ended.
+        running: The recordings of open proofs.
+        latest: The latest recording of each job.
+        written: How many calls to Rerun were sent, per outlet.
+        undrawn: How many marks were dropped for lack of room, in recordings that have ended.
     """
 
     def __init__(self, outlets: RecordingOutlets, *, application_id: str, clock: Callable[[], float]) -> None:
@@ -113,14 +115,14 @@ class OpenRecordings:
         self._lingering: deque[OpenRecording] = deque()
 
     def __iter__(self) -> Iterator[OpenRecording]:
-        """All of them."""
+        """Iterate over the recordings of open proofs, then over the lingering ones."""
         yield from self.running.values()
         yield from self._lingering
 
     def begin_recording(
         self, job: Job, scene: Scene, *, recording_id: str, name: str, started_ns: int
     ) -> OpenRecording:
-        """Begin the recording of a proof, or of what belongs to none."""
+        """Begin the recording of a proof, or of events outside any proof if the scene has none."""
         before = self.latest.get(job)
         if before is not None:
             before.superseded_at = self._clock()
@@ -141,11 +143,11 @@ class OpenRecordings:
         return opened
 
     def end_proof(self, proof: Proof) -> None:
-        """A proof has ended; late events still find its recording."""
+        """Let the recording of a proof that has ended linger, so that late events still find it."""
         self._linger(self.running.pop(proof))
 
     def find_proof(self, session_id: str, proof_ordinal: int) -> OpenRecording | None:
-        """The recording of a session's proof, by its number."""
+        """Return the recording of a session's proof by the proof's number; None if it is no longer open."""
         for opened in self:
             proof = opened.scene.proof
             if proof is not None and proof.session_id == session_id and proof.proof_ordinal == proof_ordinal:
@@ -153,7 +155,7 @@ class OpenRecordings:
         return None
 
     def write_all(self) -> None:
-        """Hand on all that was drawn, and end what nothing is expected of any more."""
+        """Write all recordings, and end those whose time for late events is over."""
         for opened in self:
             self.written += opened.write_new()
         now = self._clock()
@@ -180,9 +182,9 @@ class OpenRecordings:
 
 
 def recording_id_of(*parts: str) -> str:
-    """An id that a replay of the same session gives again, as 32 hex digits."""
+    """Return an id of 32 hex digits that depends on the parts alone, so that a replay yields the same ids."""
     digest = hashlib.sha256()
     for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:%b" % (len(encoded), encoded))
+        encoded = part.encode("utf-8", "surrogatepass")  # session ids come from producers and may hold surrogates
+        digest.update(b"%d:%b" % (len(encoded), encoded))  # lengths keep ("a", "bc") and ("ab", "c") apart
     return digest.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""From envelopes to recordings: every event goes to the recording of the proof that it belongs to."""
+"""Routes every event to the recording of its proof, and decides when recordings are drawn and written."""
 
 from __future__ import annotations
 
@@ -36,44 +36,44 @@ from proofstream_rerun.scene.scene import NOTED, Scene
 from proofstream_rerun.sdk.recording_streams import RERUN_VERSION
 
 WRITE_EVERY_S = 0.25
-"""Seconds between two writes at least, unless a proof ends or many rows wait."""
+"""The least number of seconds between two writes, unless a proof ends or many rows wait."""
 WRITE_SHARE = 0.01
-"""Writing may take this share of the time; where it would take more, there are fewer writes with more rows in each."""
+"""The share of the time that writing may take. Slow writes become rarer, with more rows in each."""
 LONGEST_WAIT_S = 1.0
-"""Seconds between two writes at most, if there is something to write."""
+"""The most seconds between two writes, if there is something to write."""
 MAX_WAITING_EVENTS = 2048
-"""So many events are drawn before it is time to write."""
+"""When this many events wait, they are drawn before the next write is due."""
 MAX_WAITING_ROWS = 8192
-"""So many rows of a recording are written before it is time."""
+"""When this many rows of one recording wait, they are written before the next write is due."""
 MAX_HELD = 4096
-"""Events that wait for the proof they belong to, of one job, at most."""
+"""The most events of one job that are held until its next proof begins."""
 MAX_JOBS = 1024
-"""Jobs for which events wait at most; and sessions and plugins that something is remembered of."""
+"""The most jobs with held events, and the most sessions and plugins whose state is remembered."""
 
 _TROUBLED = frozenset({"stalled", "broken", "failed"})
 _PROMPT = frozenset({ProofComplete, ProofAborted, SessionClosed})
-"""What is shown at once."""
+"""Events that make a write due at once, so that viewers see a proof's end without delay."""
 
 
 class PaintSettings(Protocol):
-    """What the painter needs of the settings."""
+    """The settings that the painter needs."""
 
     @property
     def application_id(self) -> str:
-        """What the viewer lists the recordings under."""
+        """The name under which the viewer lists the recordings."""
         ...
 
 
 class Painter:
-    """Draws what happens.
+    """Draws events into recordings.
 
-    Events wait until it is time to write and are drawn in one go: an event that comes alone after a pause finds cold
-    caches, and takes twice as long.
+    Events wait until the next write is due, and are then drawn in one go: an event that is drawn alone after a pause
+    finds cold caches and takes twice as long.
 
     Args:
-        outlets: Where recordings go to.
-        settings: What a person configured.
-        log: Where to say what is odd.
+        outlets: Where the recordings go.
+        settings: The application id.
+        log: Receives a warning at the end if something was not drawn.
         clock: A monotonic clock in seconds.
     """
 
@@ -107,17 +107,17 @@ class Painter:
     # What the plugin calls
 
     def consume(self, batch: Batch) -> None:
-        """Take the next envelopes, and draw and write if it is time to."""
+        """Add the next envelopes; draw and write if that is due."""
         self._waiting += batch
         self._is_due = self._is_due or any(type(envelope.event) in _PROMPT for envelope in batch)
         self._work()
 
     def tick(self) -> None:
-        """Draw and write what waits, if it is time to."""
+        """Draw and write what waits, if that is due."""
         self._work()
 
     def close(self) -> None:
-        """Draw and write everything and end all recordings."""
+        """Draw and write everything, and end all recordings."""
         self._draw_waiting()
         for job in list(self._held):
             self._draw_held(job)
@@ -128,7 +128,7 @@ class Painter:
             self._log.warning("rerun: not everything found room in the recordings: %s", told)
 
     def counters(self) -> Mapping[str, int]:
-        """What was drawn, and what was not."""
+        """Return counters of what was drawn and written, and of marks and events that were not."""
         return {
             "drawn_proofs": self._proofs,
             "written_calls": self._recordings.written,
@@ -141,6 +141,7 @@ class Painter:
         is_time = self._is_due or now >= self._next_write_at
         if is_time or len(self._waiting) >= MAX_WAITING_EVENTS:
             self._draw_waiting()
+        # Drawing may have made a write due (a proof ended) or filled a canvas, so ask again.
         if is_time or self._is_due or self._is_crowded():
             self._is_due = False
             self._recordings.write_all()
@@ -158,6 +159,7 @@ class Painter:
     # Envelopes
 
     def _take(self, envelope: Envelope) -> None:
+        # These bypass the timelines, which would attribute them to whichever proof is open.
         aside = self._aside.get(type(envelope.event))
         if aside is not None and aside(envelope, envelope.event):
             return
@@ -172,7 +174,7 @@ class Painter:
                 self._take_interval(change, change.interval, proof)
 
     def _take_interval(self, change: Opened | Closed, interval: Interval, proof: Proof) -> None:
-        """Take a proof, or a part of one, that began or ended."""
+        """Draw the start or end of a proof, or of an interval inside it."""
         envelope = change.envelope
         if isinstance(change, Opened):
             if interval is proof:
@@ -188,7 +190,7 @@ class Painter:
         self._recordings.end_proof(proof)
         self._is_due = True
 
-    # What is about a proof by its number, or about all of them; they return whether they took it
+    # Events that name a proof by its number, or concern all proofs. Handlers return True if they consumed the event.
 
     def _take_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> bool:
         for recording in self._recordings.running.values():
@@ -197,6 +199,7 @@ class Painter:
 
     def _take_health(self, envelope: Envelope, event: PluginHealth) -> bool:
         dropped = sum(event.dropped.values())
+        # Plugins report their health again and again; only news is worth a line in the log.
         status_before, dropped_before = self._health.get(event.plugin, ("ready", 0))
         if event.plugin in self._health or len(self._health) < MAX_JOBS:
             self._health[event.plugin] = event.status, dropped
@@ -217,9 +220,9 @@ class Painter:
         if recording is not None:
             recording.scene.draw_event(envelope)
         elif self._recording_for((envelope.session_id, envelope.job_id)) is None:
-            return False
+            return False  # its proof has not begun: the timelines pass it on, and it is held for that proof
         else:
-            self._unplaced += 1  # it is about a proof that has long ended
+            self._unplaced += 1  # its proof has ended, and so has the recording
         return True
 
     # Proofs
@@ -239,13 +242,14 @@ class Painter:
         for held in self._held.pop(job, ()):
             recording.scene.draw_event(held)
 
-    # What belongs to no open proof
+    # Events outside any open proof
 
     def _take_alone(self, change: Change) -> None:
         envelope = change.envelope
         if isinstance(change, Noted):
             self._take_remark(envelope)
             return
+        # Intervals are not held for a proof that may never come, as for a STARK proved by itself.
         job = envelope.session_id, envelope.job_id
         recording = self._recording_for(job) or self._draw_held(job) or self._begin_alone(job, envelope)
         if isinstance(change, Opened):
@@ -267,7 +271,7 @@ class Painter:
             self._hold(job, envelope)
 
     def _recording_for(self, job: Job) -> OpenRecording | None:
-        """The recording of the job's last proof; for what names no job, that of the session's only job."""
+        """Return the job's latest recording; for an event that names no job, that of the session's only job, if any."""
         found = self._recordings.latest.get(job)
         if found is not None or job[1] is not None:
             return found
@@ -277,7 +281,7 @@ class Painter:
         return of_session[0] if len(of_session) == 1 else None
 
     def _hold(self, job: Job, envelope: Envelope) -> None:
-        """Keep it for the proof that follows."""
+        """Hold the envelope until the job's next proof begins; count it if there is no room."""
         held = self._held.get(job)
         if held is None and len(self._held) < MAX_JOBS:
             held = self._held[job] = []
@@ -292,7 +296,7 @@ class Painter:
         self._is_due = True
 
     def _draw_held(self, job: Job) -> OpenRecording | None:
-        """Draw events that waited for a proof which never came."""
+        """Draw the job's held events in a recording outside any proof, as their proof never came; None without any."""
         held = self._held.pop(job, None)
         if not held:
             return None
@@ -303,6 +307,7 @@ class Painter:
 
     def _begin_alone(self, job: Job, envelope: Envelope) -> OpenRecording:
         session_id = job[0]
+        # Popping moves the session to the end, so that the one idle for longest is forgotten first.
         number = self._alone[session_id] = self._alone.pop(session_id, -1) + 1
         if len(self._alone) > MAX_JOBS:
             del self._alone[next(iter(self._alone))]

@@ -1,3 +1,3 @@
-"""What is drawn, as plain values: marks, their places, colours and words. No SDK."""
+"""The picture as plain values: marks, and their places, colours and words. Works without Rerun's SDK."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A camera that has everything in view, from a given direction and no farther away than need be."""
+"""Places a camera so that everything is in view: from a given direction, and as near as possible."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ import numpy as np
 Point = tuple[float, float, float]
 
 FIELD_OF_VIEW = math.radians(55)
-"""The viewer's, from the top to the bottom of a view."""
+"""The vertical angle of view of Rerun's viewer, in radians."""
 ASPECT = 1.5
-"""Width over height of a view that the camera is placed for. One that is wider shows more at the sides."""
+"""Width over height of the view that the camera is placed for. A wider view shows more at the sides."""
 MARGIN = 0.93
-"""The share of a view that is filled, along the side that is filled most."""
+"""The share of the view that the points fill, along the tighter of its two directions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Camera:
-    """From where to where one looks; up is +Y."""
+    """The position and target of a camera, in scene units; up is +Y."""
 
     position: Point
     target: Point
 
     @property
     def distance(self) -> float:
-        """From the position to the target."""
+        """The distance from the position to the target."""
         return math.dist(self.position, self.target)
 
 
 def framing(points: Sequence[Point], *, slope: float, aspect: float = ASPECT, margin: float = MARGIN) -> Camera:
-    """The camera that looks along -Z, and down by `slope` radians, at points that it has all in view and in the middle.
+    """Return the nearest camera that looks along -Z and down by `slope` radians, and has all points in view, centred.
 
-    With q a point's place across the view and f its place along it, seen from a target at distance d, the point is in
-    view if abs(q - s) <= (d + f) t, where t is the tangent of half the angle of view and s shifts the target. For two
-    points there is such an s if d >= (q1 - q2) / 2t - (f1 + f2) / 2, so the least d is half the sum of the largest
-    q/t - f and the largest -q/t - f. The points must not all lie in one line of sight.
+    Let q be a point's coordinate across the view and f its coordinate along the line of sight, both relative to the
+    target at distance d. The point is in view if abs(q - s) <= (d + f) t, where t is the tangent of half the angle of
+    view and s shifts the target. An s that suits two points exists if d >= (q1 - q2) / 2t - (f1 + f2) / 2. So the
+    least d is half the sum of the largest q/t - f and the largest -q/t - f. The points must not all lie on one line of
+    sight.
     """
     forward = np.array([0.0, -math.sin(slope), -math.cos(slope)])
     right = np.array([1.0, 0.0, 0.0])

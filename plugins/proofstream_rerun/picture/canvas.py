@@ -1,6 +1,6 @@
-"""What one recording shows, entity by entity: rows that wait to be written, and what is kept to tell it again.
+"""The contents of one recording by entity: rows that wait to be written, and rows kept for viewers that connect late.
 
-Memory is bounded: rows wait until the next write, each track keeps a fixed number of them, and there are at most
+Memory is bounded: rows wait only until the next write, each track keeps a fixed number of them, and there are at most
 MAX_ENTITIES tracks.
 """
 
@@ -12,21 +12,22 @@ from proofstream import Envelope
 from proofstream_rerun.picture.marks import PLAIN, LogEntry, Look, Mark
 
 MAX_ENTITIES = 512
-"""Tracks of one recording at most; what would need more is counted."""
+"""The most tracks of one recording; marks for further entities are counted as undrawn."""
 
 _LAST_NS = 2**63 - 1
+"""The last time that Rerun can store, as its times are signed 64-bit integers."""
 
 KEPT_LINES = 256
-"""Lines of one log that are kept for the snapshot."""
+"""How many lines of one log are kept for the snapshot."""
 
 
 Moment: TypeAlias = tuple[int, int, int]
-"""When something happened: nanoseconds since the proof began, which never go back; its place in the host's order of
-events; nanoseconds since the epoch."""
+"""A moment on each of a recording's timelines: nanoseconds since the proof began, which never go back; the event's
+sequence number in the host; nanoseconds since the epoch."""
 
 
 class Rows:
-    """Rows of one entity: marks, and when each was drawn."""
+    """Rows of one entity: marks, and the moment of each."""
 
     __slots__ = ("marks", "moments")
 
@@ -43,8 +44,8 @@ class Track:
 
     Args:
         path: The entity's path.
-        look: How it looks at any time.
-        keep: Rows kept for the snapshot, at least one.
+        look: Its static components.
+        keep: How many of the latest rows are kept for the snapshot; at least one.
     """
 
     __slots__ = ("_keep", "has_look", "kept", "look", "path", "pending")
@@ -58,7 +59,7 @@ class Track:
         self._keep = keep
 
     def take_rows(self) -> Rows:
-        """The rows that wait; the last of them are kept from now on."""
+        """Return the waiting rows, and keep the last of them for the snapshot."""
         taken, self.pending = self.pending, Rows()
         kept = self.kept
         kept.marks += taken.marks
@@ -68,16 +69,16 @@ class Track:
 
 
 class Canvas:
-    """All that one recording shows.
+    """The contents of one recording.
 
     Args:
         started_ns: When the proof began, in nanoseconds since the epoch.
 
     Attributes:
-        tracks: What changes in time, by path.
-        statics: What holds at any time, by path and kind of mark.
+        tracks: Entities that change in time, by path.
+        statics: Static marks, by path and kind of mark.
         waiting: How many rows wait to be written.
-        undrawn: How many marks found no room.
+        undrawn: How many marks were dropped for lack of room.
     """
 
     def __init__(self, started_ns: int) -> None:
@@ -90,12 +91,16 @@ class Canvas:
         self._changed_statics: dict[tuple[str, type[Mark]], None] = {}
 
     def move_to(self, envelope: Envelope) -> None:
-        """Draw at the time of that event from now on. What happened before the proof began is drawn at its start."""
+        """Draw at the time of this event from now on.
+
+        Events from before the proof began are drawn at its start, and times never go back: a viewer shows the latest
+        row by time, so a clock that was set back would hide what happened since.
+        """
         wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
     def add_row(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
-        """Add a row now. A new entity looks as given, and keeps so many rows for those who come late."""
+        """Add a row at the current moment. `look` and `keep` count only for the first row of an entity."""
         track = self.tracks.get(path)
         if track is None:
             if len(self.tracks) >= MAX_ENTITIES:
@@ -112,22 +117,22 @@ class Canvas:
         self.add_row(path, LogEntry(text, level), PLAIN, keep=KEPT_LINES)
 
     def set_static(self, path: str, mark: Mark) -> None:
-        """Set what holds at any time; an entity has one mark of each kind."""
+        """Set a static mark; it replaces the entity's static mark of the same kind."""
         key = path, type(mark)
         self.statics[key] = mark
         self._changed_statics[key] = None
 
     def take_rows(self) -> list[tuple[Track, Rows]]:
-        """The rows that wait, by track; the last of them are kept from now on."""
+        """Return the waiting rows by track; each track keeps its last ones for the snapshot."""
         self.waiting = 0
         return [(track, track.take_rows()) for track in self.tracks.values() if track.pending]
 
     def take_statics(self) -> list[tuple[str, Mark]]:
-        """What holds at any time and was set since this was last asked."""
+        """Return the static marks that were set since the last call."""
         changed, self._changed_statics = self._changed_statics, {}
         return [(path, self.statics[path, kind]) for path, kind in changed]
 
     @property
     def static_paths(self) -> set[str]:
-        """The entities that something holds for at any time."""
+        """The paths of the entities that have static marks."""
         return {path for path, _ in self.statics}

@@ -1,4 +1,4 @@
-"""Arithmetic on the prover's field, so that a round polynomial can be checked by eye."""
+"""Arithmetic in the prover's field QM31, so that a reader can check a round's polynomial."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Limbs = tuple[int, int, int, int]
 
 
 def limbs(element: SecureField) -> Limbs:
-    """The four limbs of an element of QM31."""
+    """Return the four limbs of an element of QM31."""
     return element.a, element.b, element.c, element.d
 
 
 def coefficients(event: SumcheckRound) -> tuple[SecureField, ...]:
-    """The coefficients of a round's polynomial, the constant first; none if the producer gave no polynomial."""
+    """Return the coefficients of a round's polynomial, the constant first; empty if the producer sent no polynomial."""
     poly = event.poly_deg2
     if poly is not None:
         return poly.c0, poly.c1, poly.c2
@@ -26,10 +26,10 @@ def coefficients(event: SumcheckRound) -> tuple[SecureField, ...]:
 
 
 def sum_over_bits(coefficients: Sequence[Limbs]) -> Limbs:
-    """p(0) + p(1) of the polynomial with these coefficients, the constant first.
+    """Return p(0) + p(1) of the polynomial with these coefficients, the constant first.
 
-    That is c0 + (c0 + c1 + ...), and since QM31 is a vector space over M31, each limb is summed by itself modulo
-    2^31 - 1. In an honest sumcheck it is the claim that the round starts from.
+    The sum is c0 + (c0 + c1 + ...). QM31 is a vector space over M31, so each limb is summed separately, modulo
+    2^31 - 1. In an honest sumcheck the result is the claim that the round starts from.
     """
     a, b, c, d = coefficients[0]
     for coefficient in coefficients:
@@ -38,6 +38,6 @@ def sum_over_bits(coefficients: Sequence[Limbs]) -> Limbs:
 
 
 def written(element: Limbs) -> str:
-    """An element of QM31 as mathematicians write it."""
+    """Return an element of QM31 in mathematical notation: (a + bi) + (c + di)j."""
     a, b, c, d = element
     return f"({a} + {b}i) + ({c} + {d}i)j"

@@ -1,8 +1,8 @@
-"""Where everything stands: places of layers, sizes of nodes and bars, and where the camera looks from.
+"""The layout of the scene: places of layers, sizes of nodes and bars, and the camera.
 
-Layers stand in rows along X, like text: from left to right, then the next row nearer to the camera (+Z). A layer's
-sumcheck rounds recede behind it (-Z), inside the room that its row keeps free for them, so nothing overlaps whatever
-the number of rounds. Lengths are scene units; Y is up.
+Layers stand in rows along X, like text: from left to right, then the next row, nearer to the camera (+Z). The bars of
+a layer's sumcheck rounds recede behind it (-Z), within a depth that its row reserves for them, so nothing overlaps for
+any number of rounds. Lengths are in scene units; Y is up.
 """
 
 from __future__ import annotations
@@ -20,52 +20,53 @@ from proofstream_rerun.picture.marks import Boxes, Floats, Placed
 from proofstream_rerun.picture.palette import ABORTED, packed, shaded
 
 PITCH = 2.0
-"""From one layer to the next."""
+"""Distance from one layer to the next."""
 BARS_GAP = 1.1
-"""From the middle of a row to its bars."""
+"""Distance from the middle of a row to its bars."""
 BARS_DEPTH = 5.4
-"""Room for a layer's bars."""
+"""Depth reserved for a layer's bars."""
 FRONT = 1.5
-"""Room in front of a row, without labels."""
+"""Space in front of a row without labels."""
 LABELS_GAP = 1.1
-"""From the middle of a row to its labels."""
+"""Distance from the middle of a row to its labels."""
 LABEL_STEP = 1.0
-"""From one line of labels to the next."""
+"""Distance from one line of labels to the next."""
 FEW = 40
-"""So many layers have a label each."""
+"""Up to this many layers, each layer has a label."""
 SPARSE = 6
-"""So many in one row have room for their labels side by side."""
+"""Up to this many layers in a row, their labels fit side by side."""
 FEW_COLUMNS = 14
-"""So many of them stand in one row at most."""
+"""The longest row of a circuit with few layers."""
 MAX_ROWS = 64
-"""So many rows at most."""
+"""The most rows."""
 ASPECT_FEW, ASPECT_MANY = 1.5, 1.12
-"""Width over height of the view: few layers leave room for a graph below it."""
+"""Width over height of the view, for few layers and for many. Few layers leave room for a graph below the view."""
 
 BAR_PITCH = 0.45
 BAR_HALF_WIDTH = 0.32
 BAR_STEP = 0.32
-"""Height of a bar for each variable that is still to be bound."""
+"""Height of a bar per variable that is still to be bound."""
 BAR_HEIGHT = 4.6
-"""The most that a bar is high."""
+"""Greatest height of a bar."""
 
 NODE_MIN, NODE_MAX = 0.28, 0.8
-"""Half the width of a node, by its cost."""
+"""Smallest and largest half width of a node."""
 NODE_FLATNESS = 0.6
+"""Height over width of a node."""
 COST_BITS = 36
-"""A cost of 2^36 cells, a large matrix product, makes the largest node."""
+"""A cost of 2^36 cells, as of a large matrix product, makes the largest node."""
 
 PLACEHOLDER = 0.08
-"""Half the width of a node of which nothing is known: any other node covers it."""
+"""Half width of the node of a layer that is still unknown: so small that any other node covers it."""
 
 TRAIL_Y = -1.15
 LABEL_Y = -0.9
 MAX_GROUPS = 24
-"""Layers are drawn in so many entities at most: one for each layer up to here, and fewer if there are more."""
+"""Up to this many layers, each layer has an entity of its own."""
 GROUPS = 16
-"""Entities that more layers than that share."""
+"""The most entities that more layers than that share."""
 MAX_LAYERS = 4096
-"""Layers that are drawn at most."""
+"""The most layers that are drawn."""
 
 _HEIGHTS: dict[LayerKind, float] = {
     LayerKind.Activation: 1.8,
@@ -83,18 +84,21 @@ _NO_POINTS = np.zeros((0, 3), np.float32)
 
 
 def height_of(kind: LayerKind) -> float:
-    """How high a layer of that kind stands."""
+    """Return the height (Y) of layers of this kind."""
     return _HEIGHT_SCALE * _HEIGHTS.get(kind, 0.0)
 
 
 def node_half_width(trace_cost: int) -> float:
-    """Half the width of a node: with the logarithm of its cost, as costs differ by six orders of magnitude."""
+    """Return half the width of a node. It grows with the logarithm of the cost: costs span six orders of magnitude."""
     share = min(1.0, math.log2(1 + trace_cost) / COST_BITS)
     return NODE_MIN + (NODE_MAX - NODE_MIN) * share
 
 
 def columns_for(layers: int) -> int:
-    """How many layers stand in one row: as many as there is room for labels, or so many that the camera is nearest."""
+    """Return how many layers stand in one row.
+
+    Few layers stand in rows as long as their labels allow. For many, the camera gets as near as possible.
+    """
     if layers <= FEW:
         return math.ceil(layers / max(1, math.ceil(layers / FEW_COLUMNS))) or 1
     return _many_columns(layers)
@@ -107,12 +111,12 @@ def _many_columns(layers: int) -> int:
 
 
 def row_pitch(layers: int) -> float:
-    """From one row to the next."""
+    """Return the distance from one row to the next."""
     return BARS_GAP + BARS_DEPTH + _front(layers)
 
 
 def _front(layers: int) -> float:
-    """Room in front of a row: for its labels, and before another row for what the bars there hide."""
+    """Return the space in front of a row: for its labels, and for what the bars of the next row would hide."""
     if layers > FEW:
         return FRONT
     lines = 0.6 if layers <= SPARSE else 1.6 if layers <= FEW_COLUMNS else 3.2
@@ -120,7 +124,7 @@ def _front(layers: int) -> float:
 
 
 def _camera(layers: int, columns: int) -> Camera:
-    """A camera that has all layers in view."""
+    """Return a camera that has all layers in view."""
     rows = max(1, math.ceil(layers / columns))
     is_many = layers > FEW
     right = (columns - 1) * PITCH + 0.5 * PITCH
@@ -134,29 +138,32 @@ def _camera(layers: int, columns: int) -> Camera:
 
 
 def _margin(columns: int) -> float:
-    """From the middle of a row's label to the beginning of the row."""
+    """Return the distance from the middle of a row's label to the start of the row."""
     return 0.9 + 0.045 * columns
 
 
 def group_size(layers: int) -> int:
-    """How many neighbouring layers share an entity."""
+    """Return how many neighbouring layers share an entity."""
     return 1 if layers <= MAX_GROUPS else math.ceil(layers / GROUPS)
 
 
 def label_step(layers: int) -> int:
-    """Every so manyth layer has a label: each one of a few, else the first of each row."""
+    """Return the step from one labelled layer to the next: 1 for few layers, else the length of a row."""
     return 1 if layers <= FEW else columns_for(layers)
 
 
 class Grid:
-    """The places of `layers` layers.
+    """The places of layers.
+
+    Args:
+        layers: How many layers there are.
 
     Attributes:
-        layers: How many.
-        columns: How many in one row.
-        rows: How many rows.
-        x: Along the rows, one for each layer.
-        z: Across them; the last row is at 0.
+        layers: How many layers there are.
+        columns: How many layers stand in one row.
+        rows: How many rows there are.
+        x: The layers' coordinates along the rows, of shape [layers].
+        z: Their coordinates across the rows, of shape [layers]; the last row is at 0.
     """
 
     def __init__(self, layers: int) -> None:
@@ -168,7 +175,7 @@ class Grid:
         self.z: Floats = ((index // self.columns - (self.rows - 1)) * row_pitch(layers)).astype(np.float32)
 
     def at(self, index: int, y: float = 0.0) -> tuple[float, float, float]:
-        """The place of a layer."""
+        """Return the place of a layer, at height `y`."""
         return float(self.x[index]), y, float(self.z[index])
 
     def flat(self, index: npt.NDArray[np.int64]) -> Floats:
@@ -183,11 +190,11 @@ class Grid:
 
 @lru_cache(maxsize=256)
 def bars(total: int, rgb: tuple[int, int, int]) -> Boxes:
-    """The bars of a layer's rounds about the origin, all of them, in their order.
+    """Return the bars of all rounds of a layer about the origin, in the order of the rounds.
 
-    A bar's height is the number of variables that are still to be bound when its round begins, so bars step down to
-    the last one. What a round claims is a field element, which has no magnitude. The kind's colour gets brighter from
-    round to round.
+    A bar's height is the number of variables that are still to be bound when its round begins, so the bars step down
+    towards the last one. It does not show the round's claim, because a field element has no magnitude. The kind's
+    colour gets brighter from round to round.
     """
     number = np.arange(total, dtype=np.float32)
     pitch = min(BAR_PITCH, BARS_DEPTH / total)
@@ -203,7 +210,7 @@ def bars(total: int, rgb: tuple[int, int, int]) -> Boxes:
 
 
 def placed(parts: Sequence[Placed]) -> Boxes:
-    """Boxes of several parts, each about its place."""
+    """Merge several parts into one set of boxes, each part moved to its place."""
     if not parts:
         return Boxes(_NO_POINTS, _NO_POINTS, np.zeros(0, np.uint32))
     centers = np.concatenate([boxes.centers for _, boxes in parts])
@@ -218,13 +225,13 @@ def placed(parts: Sequence[Placed]) -> Boxes:
 
 @lru_cache(maxsize=256)
 def node_box(kind: LayerKind, trace_cost: int) -> Boxes:
-    """The box of a layer about the origin, in its kind's colour and height."""
+    """Return the box of a layer about the origin, in its kind's colour and at its kind's height."""
     return _box(kind, node_half_width(trace_cost), packed(kind.color_rgb))
 
 
 @lru_cache(maxsize=16)
 def cage(kind: LayerKind, trace_cost: int) -> Boxes:
-    """A red box about the origin that hides the node of a layer that was aborted."""
+    """Return a red box about the origin that hides the node of an aborted layer."""
     return _box(kind, node_half_width(trace_cost) * 1.15, ABORTED)
 
 
@@ -234,12 +241,16 @@ def _box(kind: LayerKind, half: float, color: int) -> Boxes:
 
 
 def above(kind: LayerKind, trace_cost: int) -> float:
-    """How high a mark above a layer's node stands."""
+    """Return the height (Y) of a mark above a layer's node."""
     return height_of(kind) + node_half_width(trace_cost) * NODE_FLATNESS + 1.0
 
 
 def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
-    """Where a layer's label stands: in front of a few, by turns nearer and farther; else before its row begins."""
+    """Return the place of a layer's label.
+
+    With few layers it stands in front of its layer, nearer and farther by turns where labels would overlap. With many
+    it stands before its row.
+    """
     x, _, z = grid.at(index)
     if grid.layers > FEW:
         return x - _margin(grid.columns), 0.0, z
@@ -248,7 +259,7 @@ def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
 
 
 def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
-    """Strips below all layers that are done: one for each run of neighbours in a row, however many there are in it."""
+    """Return strips below the layers that are done, each of shape [2, 3]: one for each unbroken run in a row."""
     index = np.flatnonzero(done)
     if not len(index):
         return []
@@ -263,7 +274,7 @@ def trail(grid: Grid, done: npt.NDArray[np.bool_]) -> list[Floats]:
 
 
 def backbone(grid: Grid) -> list[Floats]:
-    """A line along each row, and from its end around to the next row's start."""
+    """Return the lines along each row, and those from its end around to the start of the next."""
     strips: list[Floats] = []
     for row in range(grid.rows):
         first, last = row * grid.columns, min(grid.layers, (row + 1) * grid.columns) - 1
@@ -275,7 +286,7 @@ def backbone(grid: Grid) -> list[Floats]:
 
 
 def _turn(grid: Grid, before: int, after: int) -> Floats:
-    """From the end of a row to the start of the next one, through the room between them."""
+    """Return the line from the end of a row to the start of the next, through the space between them."""
     (x0, _, z0), (x1, _, z1) = grid.at(before), grid.at(after)
     between = z0 + _front(grid.layers)
     right, left = x0 + PITCH * 0.6, x1 - PITCH * 0.6
@@ -292,7 +303,11 @@ def _turn(grid: Grid, before: int, after: int) -> Floats:
 
 
 def edge(grid: Grid, start: int, end: int, heights: tuple[float, float]) -> Floats:
-    """A line from one layer to another: straight to a neighbour, around to the next row's first, else an arc."""
+    """Return the line from one layer to another, of shape [k, 3].
+
+    It is straight to the next layer of the row, goes around to the first layer of the next row, and is an arc to any
+    other layer.
+    """
     y0, y1 = heights
     if end - start == 1:
         if end % grid.columns == 0:

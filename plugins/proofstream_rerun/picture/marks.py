@@ -1,6 +1,6 @@
-"""What is drawn at one moment, as plain values: the vocabulary between the scene and Rerun.
+"""Marks: what one entity shows at one moment, as plain values. They are the vocabulary between the scene and Rerun.
 
-A sumcheck round is drawn as the event that it is: there are so many of them that a copy would cost too much.
+A sumcheck round is its own mark: there are so many of them that converting each would cost too much.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class Boxes(msgspec.Struct, frozen=True, gc=False):
     colors: Colors
 
     def first(self, count: int) -> Boxes:
-        """The first so many of them."""
+        """Return the first `count` boxes."""
         return Boxes(self.centers[:count], self.half_sizes[:count], self.colors[:count])
 
 
 Placed: TypeAlias = tuple[Place, Boxes]
-"""Boxes that are to stand about a place; their own centres are about the origin."""
+"""Boxes about the origin, and the place to move them to."""
 
 
 class BoxGroup(msgspec.Struct, frozen=True, gc=False):
-    """Boxes in several parts, which are put together when they are written.
+    """Boxes in several parts, which are merged only when they are written.
 
     Attributes:
-        stock: Parts that rows have in common. The list may grow; what is in it stays.
-        count: How many of those, from the first one on.
-        more: Parts that only this row has.
-        boxes: How many boxes that makes.
+        stock: Parts that several rows share. The list may grow, but its items never change.
+        count: How many parts of the stock belong to this row, from the first one on.
+        more: Parts of this row alone.
+        boxes: How many boxes all parts of this row have.
     """
 
     stock: list[Placed]
@@ -90,26 +90,26 @@ class Nodes(msgspec.Struct, frozen=True, gc=False):
 
 
 class Numbers(msgspec.Struct, frozen=True, gc=False):
-    """One number for each line of a plot; NaN where there is none."""
+    """One number for each line of a plot; NaN for a line without a value."""
 
     values: Sequence[float]
 
 
 class StateChange(msgspec.Struct, frozen=True, gc=False):
-    """What a lane shows from now on; None for nothing."""
+    """The state that a lane shows from now on; None ends the state before."""
 
     state: str | None
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
-    """A line of a log, and Rerun's word for its level."""
+    """A line of a text log, and Rerun's word for its level."""
 
     text: str
     level: str
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
-    """A text in Markdown."""
+    """A document in Markdown."""
 
     text: str
 
@@ -122,7 +122,7 @@ class Sheet(msgspec.Struct, frozen=True, gc=False):
 
 
 class BarRow(msgspec.Struct, frozen=True, gc=False):
-    """A bar for each value, at the places of `abscissa`, or at 0, 1, 2 and so on if there are none."""
+    """A bar for each value, at the positions in `abscissa`, or at 0, 1, 2 and so on if that is None."""
 
     values: npt.NDArray[np.float64]
     abscissa: npt.NDArray[np.int64] | None
@@ -130,27 +130,27 @@ class BarRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cleared(msgspec.Struct, frozen=True, gc=False):
-    """Nothing from now on."""
+    """Clears the entity from now on."""
 
 
 Static: TypeAlias = Boxes | Labels | Strips | Nodes | Edges
-"""What may hold at any time."""
+"""Marks that may be static."""
 
 Mark: TypeAlias = (
     Static | BoxGroup | Points | Numbers | StateChange | LogEntry | Document | Sheet | BarRow | SumcheckRound | Cleared
 )
-"""What may be drawn."""
+"""All kinds of marks."""
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
-    """How an entity looks at any time.
+    """The appearance of an entity, which does not change in time.
 
-    What all entities of one view have in common, as the colours of lanes, is the view's and stands in the blueprint.
+    The blueprint sets what all entities of a view have in common, such as the colours of lanes.
 
     Attributes:
-        kind: `lines`, `steps` and `points` for numbers, `trail` and `cursor` in space, or `plain`.
-        names: Of the lines of a plot.
-        colors: One for each name.
+        kind: `lines`, `steps` or `points` for numbers, `trail` or `cursor` in space, else `plain`.
+        names: Names of the lines of a plot.
+        colors: One colour for each name.
     """
 
     kind: str = "plain"

@@ -1,4 +1,4 @@
-"""Colours, and the words for what they mean: packed as 0xRRGGBBAA, as Rerun takes them in arrays."""
+"""Colours and their meanings. Colours are packed as 0xRRGGBBAA, the form of Rerun's arrays."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from proofstream import LayerKind, LogLevel
 
 
 def packed(rgb: tuple[int, int, int], alpha: int = 0xFF) -> int:
-    """Red, green, blue and opacity, each from 0 to 255, in one number."""
+    """Pack red, green, blue and opacity, each from 0 to 255, into one number."""
     red, green, blue = rgb
     return red << 24 | green << 16 | blue << 8 | alpha
 
 
 def shaded(rgb: tuple[int, int, int], share: float) -> int:
-    """A colour with `share` of its brightness."""
+    """Return a packed, opaque colour with `share` (0 to 1) of its brightness."""
     red, green, blue = rgb
     return packed((int(red * share), int(green * share), int(blue * share)))
 
@@ -35,7 +35,7 @@ LABEL = packed((0xC8, 0xCC, 0xD8))
 
 
 class LayerState(enum.IntEnum):
-    """Where one layer stands, or all layers that share a lane."""
+    """The state of one layer, or of all layers that share a lane."""
 
     WAITING = 0
     PROVING = 1
@@ -45,13 +45,13 @@ class LayerState(enum.IntEnum):
     END_NOT_SEEN = 5
     ABORTED = 6
     PARTLY_DONE = 7
-    """Some layers of the lane are done, none is being proved, and others have not begun."""
+    """Some layers of the lane are done, others have not begun, and no layer is being proved."""
     DONE = 8
-    """All layers of the lane are done, in more than one way."""
+    """All layers of the lane are done, but not all in the same state."""
 
     @property
     def word(self) -> str | None:
-        """What a lane shows."""
+        """The word that a lane shows; None while the layer waits."""
         return None if self is LayerState.WAITING else self.name.lower().replace("_", " ")
 
 
@@ -72,14 +72,14 @@ STATE_COLORS: dict[str, int] = {
     "opening": packed((0xEC, 0x6E, 0xAD)),
     "binding": packed((0xF5, 0xD0, 0x42)),
 }
-"""All that a lane may show: the state of layers, the kind of the layer that a device is at, weight openings and
-bindings and STARK proofs."""
+"""The colour of every word that a lane may show: states of layers, the kind of a device's current layer, and whether
+weight openings, weight bindings or STARK proofs are open."""
 
 SERIES_COLORS: tuple[int, ...] = tuple(
     packed(rgb)
     for rgb in ((0x42, 0x9B, 0xF5), (0xF5, 0xA5, 0x42), (0x4C, 0xC6, 0x71), (0xA8, 0x55, 0xD4), (0xF5, 0xD0, 0x42))
 )
-"""One line after the other."""
+"""The colours of the lines of a plot, in order; further lines start over."""
 
 LEVELS: dict[LogLevel, str] = {
     LogLevel.Trace: "TRACE",
