@@ -104,7 +104,7 @@ class Painter:
             StateProgramCost: self._take_cost,
         }
 
-    # What the plugin calls
+    # Called by the plugin
 
     def consume(self, batch: Batch) -> None:
         """Add the next envelopes; draw and write if that is due."""

@@ -1,4 +1,4 @@
-"""The sentences: what logs and documents say, with other people's words made safe to show."""
+"""The sentences of logs and documents. Third-party text in them is made safe to show."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def in_markdown(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def number(value: float | None) -> str:
-    """A figure that may be absent."""
+    """Format a figure; an absent one becomes a question mark."""
     return "?" if value is None else f"{value:.6f}"
 
 
 def shape(sides: tuple[int, int]) -> str:
-    """Rows and columns."""
+    """Format a matrix's rows and columns."""
     rows, columns = sides
     return f"{rows}\N{MULTIPLICATION SIGN}{columns}"
 
 
 def milliseconds(nanoseconds: int | None) -> str:
-    """A measured stretch of time."""
+    """Format a measured duration in milliseconds; an absent one becomes a question mark."""
     return "?" if nanoseconds is None else f"{nanoseconds / _NS_PER_MS:,.1f} ms"
 
 
 def recording_name(proof: Proof) -> str:
-    """What a proof's recording is called."""
+    """Return the name of a proof's recording."""
     number = f"proof {proof.proof_ordinal}"
     if proof.backend is None:
         return f"{number}, joined after its start"
@@ -68,7 +68,7 @@ def recording_name(proof: Proof) -> str:
 
 
 def proof_started(event: ProofStart) -> str:
-    """A proof began."""
+    """Say that a proof began."""
     model = f", model {safe_text(event.model_name, 80)}" if event.model_name else ""
     return (
         f"proof started on {safe_text(event.backend, 80)}: {event.num_layers} layers, "
@@ -77,7 +77,7 @@ def proof_started(event: ProofStart) -> str:
 
 
 def proof_completed(proof: Proof, event: ProofComplete) -> str:
-    """A proof ended well."""
+    """Say that a proof is complete."""
     mode = safe_text(event.weight_binding_mode, 80)
     duration_ms = reported_duration_ms(proof)
     reported = "" if duration_ms is None else f"; reported: {duration_ms} ms"
@@ -88,18 +88,18 @@ def proof_completed(proof: Proof, event: ProofComplete) -> str:
 
 
 def proof_aborted(proof: Proof) -> str:
-    """A proof ended without success."""
+    """Say that a proof was aborted."""
     return f"proof aborted{last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given', MAX_TEXT)}"
 
 
 def last_place(proof: Proof) -> str:
-    """Where a proof was last seen."""
+    """Return the layer that a proof was last seen in, as the end of a phrase; empty before the first layer."""
     layer = proof.last_layer
     return "" if layer is None else f" in layer {layer.key} {layer.layer_kind}"
 
 
 def layer_started(event: LayerStart) -> str:
-    """A layer began."""
+    """Say that a layer began."""
     device = "" if event.gpu_device is None else f", GPU {event.gpu_device}"
     return (
         f"→ [{event.layer_idx}] {event.kind.value} {shape(event.input_shape)} → {shape(event.output_shape)}, "
@@ -108,7 +108,7 @@ def layer_started(event: LayerStart) -> str:
 
 
 def layer_ended(layer: Interval, event: LayerEnd) -> str:
-    """A layer ended by its own end event."""
+    """Say that a layer ended with its own end event."""
     how = _ENDINGS.get(event.kind) or f"proved by {event.kind.value}"
     return (
         f"[{event.layer_idx}] {layer.layer_kind} {how}{_reported(' in', layer)}, "
@@ -117,36 +117,36 @@ def layer_ended(layer: Interval, event: LayerEnd) -> str:
 
 
 def layer_left(layer: Interval) -> str:
-    """A layer ended otherwise."""
+    """Say that a layer was aborted, or that the walk went on without its end event."""
     if layer.aborted_reason is not None:
         return f"[{layer.key}] {layer.layer_kind} aborted: {safe_text(layer.aborted_reason, MAX_TEXT)}"
     return f"[{layer.key}] {layer.layer_kind}: its end was not seen"
 
 
 def opening_started(event: WeightOpeningStart) -> str:
-    """The opening of a weight commitment began."""
+    """Say that the opening of a weight commitment began."""
     return f"opening weight {event.weight_node_id}: a point with {event.eval_point_len} coordinates"
 
 
 def opening_ended(opening: Interval, event: WeightOpeningEnd) -> str:
-    """The opening of a weight commitment ended."""
+    """Say that the opening of a weight commitment ended."""
     commitment = safe_text(event.commitment_hex, 40)
     return f"opened weight {event.weight_node_id}{_reported(' in', opening)}, commitment {commitment}"
 
 
 def binding_started(event: AggregatedBindingStart) -> str:
-    """The weight binding began."""
+    """Say that the weight binding began."""
     return f"binding {event.num_claims} claims on {event.num_matrices} matrices at once"
 
 
 def binding_ended(binding: Interval, event: AggregatedBindingEnd) -> str:
-    """The weight binding ended."""
+    """Say that the weight binding ended."""
     felts = event.estimated_calldata_felts
     return f"claims bound{_reported(' in', binding)}, about {felts:,} field elements of calldata"
 
 
 def stark_started(event: StarkProofStart) -> str:
-    """The unified STARK began."""
+    """Say that the unified STARK began."""
     return (
         f"STARK started over {event.num_activation_layers} activation, {event.num_add_layers} add and "
         f"{event.num_layernorm_layers} layer norm layers"
@@ -154,31 +154,31 @@ def stark_started(event: StarkProofStart) -> str:
 
 
 def stark_ended(stark: Interval) -> str:
-    """The unified STARK ended."""
+    """Say that the unified STARK ended."""
     return f"STARK ended{_reported(' after', stark)}"
 
 
 def _reported(preposition: str, interval: Interval) -> str:
-    """Return the reported duration as the end of a phrase; nothing if the producer reported none."""
+    """Return the reported duration as the end of a phrase; empty if the producer did not report it."""
     duration_ms = reported_duration_ms(interval)
     return "" if duration_ms is None else f"{preposition} {duration_ms} ms (reported)"
 
 
 def part_left(part: Interval) -> str:
-    """A weight opening, weight binding or STARK ended without an end event."""
+    """Say that a weight opening, weight binding or STARK ended without an end event."""
     name = part.kind.value.replace("_", " ")
     key = "" if part.key is None else f" of weight {part.key}"
     return f"{name}{key}: {safe_text(part.aborted_reason or 'its end was not seen', MAX_TEXT)}"
 
 
 def events_lost(event: EventsLost) -> str:
-    """Events are missing here."""
+    """Say how many events of each kind were lost, and where."""
     counts = ", ".join(f"{count} {safe_text(kind, 40)}" for kind, count in sorted(event.counts.items()))
     return f"events lost in {safe_text(event.where, 60)}: {counts}"
 
 
 def plugin_trouble(event: PluginHealth) -> str:
-    """A plugin does not work, or its lane dropped events."""
+    """Say that a plugin is stalled, broken or failed, or that its lane dropped events."""
     said = [f"plugin {safe_text(event.plugin, 60)} is {safe_text(event.status, 20)}"]
     if event.reason:
         said.append(safe_text(event.reason, MAX_TEXT))
@@ -189,7 +189,7 @@ def plugin_trouble(event: PluginHealth) -> str:
 
 
 def status(proof: Proof | None, facts: Mapping[str, object]) -> str:
-    """Where a proof stands, what is known of it, and how to read the picture."""
+    """Return the document that gives a proof's status, the known facts about it, and a legend for the picture."""
     rows = [(in_markdown(name.replace("_", " "), 40), in_markdown(str(value), 200)) for name, value in facts.items()]
     return "\n".join([f"**{_standing(proof)}**", "", table(("", ""), rows), "", LEGEND])
 
@@ -208,7 +208,7 @@ def _standing(proof: Proof | None) -> str:
 
 
 def round_document(event: SumcheckRound) -> str:
-    """A round's polynomial, so that a person can check it."""
+    """Return the document that gives a round's polynomial, so that a reader can check the round."""
     title = f"**Layer {event.layer_idx}, round {event.round + 1} of {event.total_rounds}**\n\n"
     polynomial = [limbs(coefficient) for coefficient in coefficients(event)]
     if not polynomial:
@@ -227,6 +227,6 @@ def _claim(event: SumcheckRound) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; its cells are Markdown already."""
+    """Return a table in Markdown. Its cells must be Markdown already."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])

@@ -1,3 +1,3 @@
-"""What each event changes in the drawing of one proof. No SDK."""
+"""The drawing of one recording: how each event changes its canvas. Works without Rerun's SDK."""
 
 from __future__ import annotations

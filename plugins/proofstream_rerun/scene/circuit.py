@@ -1,7 +1,8 @@
-"""The circuit as it is drawn: nodes, edges, labels and the graph; from CircuitCompiled, or from what the walk shows.
+"""The drawing of the circuit: nodes, edges, labels and the graph, from CircuitCompiled or from the walk itself.
 
-Producers that send no circuit announce a number of layers, and name each layer's kind when they come to it. Then
-placeholders stand in a line, and labels and graph are drawn anew whenever several times as many kinds are known.
+Producers that send no circuit announce a number of layers, and name a layer's kind when its proof starts. Then the
+circuit is a line of placeholders. Its labels and graph are drawn again each time the number of known kinds has
+multiplied, so that few large static marks are written.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from proofstream_rerun.picture.marks import Boxes, Edges, Labels, Nodes, Strips
 from proofstream_rerun.picture.palette import packed
 
 MAX_EDGES = 8192
-"""Edges drawn at most."""
+"""The most edges that are drawn."""
 
 _REDRAW_FEW, _REDRAW_MANY = 4, 16
-"""They are drawn anew when so many times as many kinds are known, for few layers and for many."""
+"""Labels and graph are redrawn when the number of known kinds has grown by this factor, for few layers and for many."""
 
 
 class CircuitDrawing:
-    """The circuit of one proof.
+    """The drawing of one proof's circuit.
 
     Args:
         canvas: Where to draw.
@@ -41,12 +42,12 @@ class CircuitDrawing:
             self._draw(circuit)
 
     def set_kind(self, index: int, kind: LayerKind) -> None:
-        """A layer's kind became known."""
+        """Set a layer's kind, which the walk has shown; ignored if the circuit is known."""
         if not self.is_known:
             self._kinds[index] = kind
 
     def catch_up(self, *, at_end: bool) -> None:
-        """Draw labels and graph anew, if much more is known than is drawn."""
+        """Redraw labels and graph if many more kinds are known than are drawn, or at the end if any are."""
         known = len(self._kinds)
         factor = _REDRAW_FEW if self._grid.layers <= layout.FEW else _REDRAW_MANY
         if known > self._drawn and (at_end or known >= factor * self._drawn):
@@ -84,6 +85,7 @@ class CircuitDrawing:
         heights = {index: layout.height_of(kind) for index, kind in self._kinds.items()}
         strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
         colors = [palette.EDGE if b - a == 1 else palette.FAR_EDGE for a, b in self._edges]
+        # If the circuit comes late, placeholders have drawn a backbone. A static mark cannot be removed, only emptied.
         if "circuit/backbone" in self._canvas.static_paths:
             self._canvas.set_static("circuit/backbone", Strips([], np.array([palette.BACKBONE], np.uint32)))
         self._canvas.set_static("circuit/edges", Strips(strips, np.array(colors, np.uint32)))

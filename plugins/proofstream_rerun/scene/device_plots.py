@@ -1,4 +1,4 @@
-"""The devices as they are drawn: what is measured, and apart from it what the producer reports."""
+"""The plots of devices: measured figures, and separately the figures that the producer reports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import Look, Numbers
 
 MAX_DEVICES = 16
-"""Devices drawn at most, measured and reported ones each."""
+"""The most measured devices that are drawn, and the most reported ones."""
 
 _KEPT = 512
+"""How many values of one plot are kept for the snapshot."""
 _GIB = 2**30
 
 
 class DevicePlots:
-    """What one recording shows of devices."""
+    """Draws the devices of one recording."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -26,7 +27,7 @@ class DevicePlots:
         self.undrawn: int = 0
 
     def plot_telemetry(self, event: GpuTelemetry) -> None:
-        """Draw what was measured."""
+        """Plot the measured figures of each device."""
         for reading in event.devices:
             name = self._name_of(reading)
             if name is None:
@@ -35,7 +36,7 @@ class DevicePlots:
                 self._draw_reading(name, reading)
 
     def plot_status(self, event: GpuStatus) -> None:
-        """Draw what the producer reports, but for the placeholders that producers are known to fill in."""
+        """Plot the producer's figures of each device, without known placeholders."""
         for snapshot in event.devices[:MAX_DEVICES]:
             known = snapshot.device_id in self._reported
             if not known and len(self._reported) >= MAX_DEVICES:

@@ -1,4 +1,4 @@
-"""The room that a recording's layers stand in. It is laid out anew when more of them turn up than it was made for."""
+"""The grid that a recording's layers stand on. It is laid out again when more layers turn up than it has places for."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from proofstream_rerun.scene.circuit import CircuitDrawing
 from proofstream_rerun.scene.walk import WalkDrawing
 
 _GROWTH = 1.5
-"""It grows by half of its size at least, so that it is laid out a few times at most."""
+"""The least factor by which the grid grows, so that it is laid out only a few times."""
 
 
 class GrowingGrid:
-    """Circuit and walk of one recording.
+    """The circuit and the walk of one recording, on a grid that grows.
 
     Args:
         canvas: Where to draw.
-        layers: How many layers were announced; 0 if none were.
+        layers: How many layers were announced; 0 without an announcement.
         circuit: The circuit, if it is known.
 
     Attributes:
-        circuit: The circuit as it is drawn.
-        walk: The walk over it as it is drawn.
-        has_grown: Whether it was laid out since this was last set to False.
-        undrawn: How often something was to be drawn of a layer that there can be no room for.
+        circuit: The drawing of the circuit.
+        walk: The drawing of the walk.
+        has_grown: Whether the grid was laid out since this was last set to False.
+        undrawn: How many marks belonged to layers beyond `layout.MAX_LAYERS`.
     """
 
     def __init__(self, canvas: Canvas, layers: int, circuit: CircuitCompiled | None) -> None:
@@ -40,11 +40,11 @@ class GrowingGrid:
 
     @property
     def layers(self) -> int:
-        """Layers that there is room for."""
+        """The number of layers that have a place."""
         return self.walk.grid.layers
 
     def has_room(self, index: int) -> bool:
-        """Whether there is room for that layer; room is made within bounds."""
+        """Return whether a layer has a place, and make the grid grow if it can."""
         if index < self.walk.grid.layers:
             return True
         if index >= layout.MAX_LAYERS:
@@ -54,19 +54,20 @@ class GrowingGrid:
         return True
 
     def show_circuit(self, circuit: CircuitCompiled) -> None:
-        """Draw the circuit, which was not known before."""
+        """Draw the circuit, unless one is known already."""
         if self._compiled is None:
             self._compiled = circuit
             self._lay_out(self.layers)
 
     def catch_up(self, *, at_end: bool) -> None:
-        """Draw what has changed since it was last drawn."""
+        """Draw the changes since the last write."""
         self.walk.catch_up(at_end=at_end)
         self.circuit.catch_up(at_end=at_end)
 
     def _lay_out(self, layers: int) -> None:
         grid = layout.Grid(_room_for(layers, self._compiled))
         before = self.walk
+        # Another number of layers means other groups, and so other entity paths.
         if grid.layers != before.grid.layers:
             before.erase()
         self.circuit = CircuitDrawing(self._canvas, grid, self._compiled)
@@ -79,7 +80,7 @@ class GrowingGrid:
 
 
 def _room_for(layers: int, circuit: CircuitCompiled | None) -> int:
-    """How many places are needed for so many layers, and for a circuit."""
+    """Return how many places the layers and the circuit's nodes need, within bounds."""
     if circuit is not None:
         layers = max(layers, max((node.layer_idx + 1 for node in circuit.nodes), default=circuit.total_layers))
     return min(layout.MAX_LAYERS, layers)

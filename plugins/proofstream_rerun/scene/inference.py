@@ -1,7 +1,7 @@
-"""Activations, their statistics, and attention heads, as they are drawn.
+"""The drawing of activations, their statistics, and attention heads.
 
-They come in bursts, one event for each layer. A tensor of them all is drawn when twice as many are known as were drawn
-last, and once more when the burst is over, so that the bytes stay in proportion to what came.
+They come in bursts, one event per layer. A tensor of all of them is drawn whenever their number has doubled, and once
+more when the burst is over, so that the bytes written stay proportional to the bytes received.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from proofstream_rerun.picture.field import M31_PRIME
 from proofstream_rerun.picture.marks import PLAIN, BarRow, Floats, Sheet
 
 MAX_LAYERS = 1024
-"""Layers whose activations are drawn at most."""
+"""The most layers whose activations are drawn."""
 MAX_SAMPLES = 256
-"""Values of one layer that are drawn at most."""
+"""The most values of one layer that are drawn."""
 MAX_MAPS = 64
-"""Layers whose attention is drawn at most."""
+"""The most layers whose attention is drawn."""
 MAX_MAP_BYTES = 2**20
-"""Bytes of the attention of one layer, all heads together, at most."""
+"""The most bytes that the attention of one layer takes, all heads together."""
 MAX_SIDE = 64
-"""Queries and keys of one head that are drawn at most: the first ones."""
+"""The most queries, and the most keys, of one head that are drawn: the first ones."""
 
 STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
 
 
 class Inference:
-    """What one proof's activations and attention heads show."""
+    """Draws one proof's activations and attention heads."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -44,17 +44,18 @@ class Inference:
         self.undrawn: int = 0
 
     def add_activations(self, event: LayerActivation) -> None:
-        """Take a layer's activations."""
+        """Add a layer's activations."""
         index = event.layer_idx
         if index not in self._samples and len(self._samples) >= MAX_LAYERS:
             self.undrawn += 1
             return
         self._samples[index] = event.output_sample[:MAX_SAMPLES]
         self._statistics[index] = event.stats
+        # If the layer was drawn already, the tensor is stale although its size is unchanged.
         self._drawn = min(self._drawn, len(self._samples) - 1)
 
     def add_attention_head(self, event: AttentionHeatmap) -> None:
-        """Take the scores of one head."""
+        """Add the attention scores of one head."""
         heads = self._heads.get(event.layer_idx)
         if heads is None:
             if len(self._heads) >= MAX_MAPS:
@@ -71,11 +72,11 @@ class Inference:
         self._stale_heads[event.layer_idx] = None
 
     def catch_up(self, *, is_walking: bool, at_end: bool) -> None:
-        """Draw what is known, if it is much more than what is drawn, or nothing more is expected.
+        """Draw what is known, if that has doubled since the last time or no more is expected.
 
         Args:
-            is_walking: Whether the walk has begun: the forward pass comes before it.
-            at_end: Whether nothing more can come.
+            is_walking: Whether the walk has begun. The forward pass comes before it, so the burst is over.
+            at_end: Whether no more events can come.
         """
         known = len(self._samples)
         is_complete = at_end or (is_walking and not self._was_walking)
@@ -92,6 +93,7 @@ class Inference:
         sheet = _signed_shares([self._samples[index] for index in layers])
         self._canvas.add_row("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
         is_whole = layers == list(range(len(layers)))
+        # Layer indices are unsigned 64-bit integers, so clamp them well inside int64.
         abscissa = None if is_whole else np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
         statistics = [self._statistics[index] for index in layers]
         for column, name in enumerate(STATISTICS):
@@ -112,9 +114,9 @@ class Inference:
 
 
 def _signed_shares(samples: list[list[int]]) -> Floats:
-    """Field elements as the signed numbers they stand for, p - 1 being -1, as shares of the largest of their layer.
+    """Return field elements as signed numbers (p - 1 is -1), divided by the largest magnitude of their layer.
 
-    Layers are one below the other, each filled up with NaN.
+    The result has one row for each layer; shorter rows are filled with NaN.
     """
     width = max(1, *map(len, samples))
     values = np.full((len(samples), width), np.nan, np.float64)
@@ -127,9 +129,10 @@ def _signed_shares(samples: list[list[int]]) -> Floats:
 
 
 def _matrix(event: AttentionHeatmap) -> Floats:
-    """The scores as a matrix: as wide as the sequence was long if that fits the number of scores, else nearly square.
+    """Return the scores as a matrix of queries and keys.
 
-    The last row of what does not fill a matrix ends in NaN, which also stands for what 32 bits do not hold.
+    It is square if the number of scores is a square, else as wide as the sequence is long if that divides the number,
+    else nearly square. NaN fills the last row, and replaces scores that do not fit 32 bits.
     """
     scores = np.array(event.scores, np.float64)  # None becomes NaN
     scores[np.abs(scores) > np.finfo(np.float32).max] = np.nan

@@ -1,4 +1,4 @@
-"""One layer of the walk as it is drawn: its node, and a bar for each of its rounds."""
+"""The drawing of one layer of the walk: its node, and a bar for each of its rounds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from proofstream_rerun.picture.marks import Boxes, Place, Placed
 from proofstream_rerun.picture.palette import LayerState
 
 MAX_ROUNDS = 1024
-"""Bars of one layer at most."""
+"""The most bars of one layer."""
 
 
 class Layer:
-    """One layer as it is drawn."""
+    """The drawing of one layer.
+
+    Args:
+        place: Where it stands.
+        kind: Its kind, which sets colour and height.
+        cost: Its cost in cells of the trace, which sets the size of its node.
+    """
 
     __slots__ = ("_last", "_seen", "cost", "kind", "place", "state", "total")
 
@@ -29,11 +35,11 @@ class Layer:
 
     @property
     def rounds(self) -> int:
-        """How many of its rounds have a bar."""
+        """The number of rounds that have a bar."""
         return len(self._seen)
 
     def add_round(self, number: int, total: int) -> bool:
-        """Add a round's bar; whether there was room for it."""
+        """Add a round's bar. Returns False if there is no room for it."""
         if number >= MAX_ROUNDS:
             return False
         if total != self.total:
@@ -46,17 +52,18 @@ class Layer:
         return True
 
     def _make_room(self, number: int, total: int) -> None:
+        # Never trust `total` alone: a producer may announce fewer rounds than it sends.
         self.total = min(MAX_ROUNDS, max(total, number + 1, self.total))
 
     def moved(self, place: Place) -> Layer:
-        """The same layer in another place."""
+        """Return a copy of the layer in another place. Its state is not copied: the new walk sets it."""
         layer = Layer(place, self.kind, self.cost)
         for number in self._seen:
             layer.add_round(number, self.total)
         return layer
 
     def parts(self, *, with_node: bool) -> list[Placed]:
-        """All its boxes; the node's own only if asked for, or if the layer was aborted."""
+        """Return the boxes of the layer. An aborted layer always has a cage, in place of its node."""
         parts: list[Placed] = []
         if self.state is LayerState.ABORTED:
             parts.append((self.place, layout.cage(self.kind, self.cost)))
@@ -69,6 +76,7 @@ class Layer:
     def _bars_seen(self) -> Boxes:
         bars = layout.bars(self.total, self.kind.color_rgb)
         count = len(self._seen)
+        # Rounds mostly come in order and without gaps, so slices of the cached bars are enough.
         if self._last == count - 1:
             return bars.first(count)
         some = np.array(sorted(self._seen))

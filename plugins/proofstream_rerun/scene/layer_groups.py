@@ -1,4 +1,4 @@
-"""The boxes of neighbouring layers that share an entity, of which each row repeats all."""
+"""Groups of neighbouring layers that share an entity. Each row of the entity repeats all boxes of its group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LayerGroups:
         layers: How many layers there are.
 
     Attributes:
-        size: How many share one.
+        size: How many layers share an entity.
     """
 
     def __init__(self, layers: int) -> None:
@@ -26,16 +26,16 @@ class LayerGroups:
         self._digits = len(str(max(0, layers - 1)))
 
     def members(self, group: int) -> range:
-        """The layers of a group."""
+        """Return the indices of a group's layers."""
         first = group * self.size
         return range(first, min(self._layers, first + self.size))
 
     def count(self, group: int) -> int:
-        """How many layers are in a group."""
+        """Return how many layers are in a group; the last group may have fewer than others."""
         return min(self.size, self._layers - group * self.size)
 
     def name(self, group: int) -> str:
-        """The group's name in the paths of entities: `007`, or `000-011`."""
+        """Return the group's name in the paths of entities: `007`, or `000-011`."""
         members, digits = self.members(group), self._digits
         first = f"{members.start:0{digits}d}"
         return first if self.size == 1 else f"{first}-{members.stop - 1:0{digits}d}"
@@ -44,11 +44,11 @@ class LayerGroups:
 class GroupBoxes:
     """The boxes of one group.
 
-    Layers that have ended hardly ever change, so rows share a list of their boxes that only grows. If one changes, the
-    rows that follow share another list.
+    Layers that have ended hardly ever change, so rows share one list of their boxes, which only grows. If such a layer
+    does change, a new list is made for the rows that follow, and earlier rows keep the old one.
 
     Args:
-        with_nodes: Whether layers have a box for themselves, beside their bars.
+        with_nodes: Whether layers have a node, beside their bars.
     """
 
     def __init__(self, *, with_nodes: bool) -> None:
@@ -59,7 +59,7 @@ class GroupBoxes:
         self._in_stock = 0
 
     def touch(self, index: int, layer: Layer) -> None:
-        """A layer is about to change."""
+        """Mark a layer as changing: until it settles, each row gets its boxes from the layer itself."""
         self._open[index] = layer
         if index in self._settled:
             del self._settled[index]
@@ -67,7 +67,7 @@ class GroupBoxes:
             self._in_stock = _boxes_in(self._stock)
 
     def settle(self, index: int, layer: Layer) -> None:
-        """A layer ended as it is now."""
+        """Mark a layer as ended: its boxes join the list that rows share."""
         self.touch(index, layer)
         del self._open[index]
         parts = self._settled[index] = layer.parts(with_node=self._with_nodes)
@@ -75,7 +75,7 @@ class GroupBoxes:
         self._in_stock += _boxes_in(parts)
 
     def row(self) -> BoxGroup:
-        """All boxes as they are now."""
+        """Return all boxes of the group in their present state."""
         more = [part for layer in self._open.values() for part in layer.parts(with_node=self._with_nodes)]
         return BoxGroup(self._stock, len(self._stock), more, self._in_stock + _boxes_in(more))
 

@@ -1,4 +1,4 @@
-"""The drawing of one recording: what each event changes on its canvas."""
+"""The scene of one recording: how each event changes its canvas."""
 
 from __future__ import annotations
 
@@ -68,21 +68,22 @@ NOTED: frozenset[type[ProofEvent]] = frozenset(
         StateBytesMoved,
     }
 )
-"""Events that a scene takes by `note`; there is nothing to draw of others."""
+"""Events that `Scene.draw_event` draws; it ignores all others."""
 
 
 class Scene:
-    """One recording: a proof, or what a session says outside of any.
+    """One recording: of a proof, or of a session's events outside any proof.
 
     Args:
-        proof: The proof; None for what belongs to none.
-        started_ns: When it began, in nanoseconds since the epoch.
-        facts: What is known of where it comes from, by name, for its document and properties.
+        proof: The proof; None for events outside any proof.
+        started_ns: When the recording began, in nanoseconds since the epoch.
+        facts: Known facts about its origin, by name, for its document and properties.
 
     Attributes:
-        canvas: What is drawn.
-        stage: The layers.
-        properties: Facts about the whole recording.
+        proof: The proof, or None.
+        canvas: The contents of the recording.
+        grid: The circuit and the walk.
+        properties: Facts about the whole recording, by property and name.
     """
 
     def __init__(self, *, proof: Proof | None, started_ns: int, facts: Mapping[str, PropertyValue]) -> None:
@@ -113,7 +114,7 @@ class Scene:
 
     @property
     def undrawn(self) -> int:
-        """Marks that found no room."""
+        """The number of marks that were dropped for lack of room."""
         stage = self.grid.undrawn + self.grid.walk.undrawn_rounds
         return (
             stage
@@ -125,14 +126,14 @@ class Scene:
 
     @property
     def topics(self) -> frozenset[str]:
-        """What there is beside the walk, as the beginnings of entities' paths: the views depend on it."""
+        """The first two parts of the entity paths beside the walk. They decide which views the blueprint has."""
         paths = self.canvas.tracks
         return frozenset("/".join(path.split("/", 2)[:2]) for path in paths if path.startswith(_TOPICS))
 
     # The proof
 
     def begin_proof(self, envelope: Envelope) -> None:
-        """The proof begins."""
+        """Draw the start of the proof."""
         self.canvas.move_to(envelope)
         if isinstance(envelope.event, ProofStart):
             self.canvas.add_log_line("logs/proof", texts.proof_started(envelope.event), "INFO")
@@ -142,12 +143,12 @@ class Scene:
         self._show_status()
 
     def begin_alone(self, envelope: Envelope) -> None:
-        """What belongs to no proof begins."""
+        """Draw the start of a recording outside any proof."""
         self.canvas.move_to(envelope)
         self._show_status()
 
     def end_proof(self, proof: Proof, envelope: Envelope) -> None:
-        """The proof ends."""
+        """Draw the end of the proof."""
         self.canvas.move_to(envelope)
         self._has_ended = True
         self._show_rest(proof)
@@ -162,11 +163,11 @@ class Scene:
         self._show_status()
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """Declare that no more events come, so that the next `catch_up` draws everything."""
         self._has_ended = True
 
     def set_trace(self, event: TraceStarted) -> None:
-        """The proof has a trace."""
+        """Set the proof's trace as a property, and show it in the status document."""
         self.properties["trace"] = {
             "trace_id": safe_text(event.trace_id, 32),
             "span_id": safe_text(event.span_id, 16),
@@ -174,10 +175,10 @@ class Scene:
         }
         self._show_status()
 
-    # What is in it
+    # Inside the proof
 
     def open_interval(self, interval: Interval, envelope: Envelope) -> None:
-        """A layer, weight opening, weight binding or STARK proof begins."""
+        """Draw the start of a layer, weight opening, weight binding or STARK proof."""
         self.canvas.move_to(envelope)
         if interval.kind is not IntervalKind.LAYER:
             self._weights_and_stark.open_interval(interval, envelope.event)
@@ -185,7 +186,7 @@ class Scene:
             self._start_layer(interval, envelope.event)
 
     def close_interval(self, interval: Interval, envelope: Envelope) -> None:
-        """A layer, weight opening, weight binding or STARK proof ends."""
+        """Draw the end of a layer, weight opening, weight binding or STARK proof."""
         self.canvas.move_to(envelope)
         if interval.kind is not IntervalKind.LAYER:
             self._weights_and_stark.close_interval(interval, envelope.event)
@@ -193,24 +194,24 @@ class Scene:
             self._end_layer(interval.key, interval, envelope.event)
 
     def draw_event(self, envelope: Envelope) -> None:
-        """Something happens."""
+        """Draw an event of one of the kinds in `NOTED`; ignore any other."""
         handler = self._handlers.get(type(envelope.event))
         if handler is not None:
             self.canvas.move_to(envelope)
             handler(envelope.event)
 
     def draw_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> None:
-        """Plot what was measured of devices."""
+        """Plot measured figures of devices."""
         self.canvas.move_to(envelope)
         self._device_plots.plot_telemetry(event)
 
     def draw_plugin_trouble(self, envelope: Envelope, event: PluginHealth) -> None:
-        """A plugin does not work, or could not keep up."""
+        """Log that a plugin is stalled, broken or failed, or that its lane dropped events."""
         self.canvas.move_to(envelope)
         self.canvas.add_log_line("logs/host", texts.plugin_trouble(event), "WARN")
 
     def catch_up(self) -> None:
-        """Draw what waits for the next write."""
+        """Draw the changes that were put off until the next write."""
         if self.proof is not None:
             self._show_rest(self.proof)
         self.grid.catch_up(at_end=self._has_ended)
@@ -223,7 +224,7 @@ class Scene:
     def _start_layer(self, layer: Interval, event: LayerStart) -> None:
         if not self._is_walking:
             self._is_walking = True
-            # At its own time also where a whole proof is read at once, as from a file.
+            # Draw these now, not at the next write: a file is read in one go, and they would get the time of its end.
             self._inference.catch_up(is_walking=True, at_end=False)
             self._state_costs.catch_up()
         self._leave_behind(layer)
@@ -236,7 +237,7 @@ class Scene:
             self.grid.walk.point_at(self.proof.active_layers)
 
     def _leave_behind(self, layer: Interval) -> None:
-        """Show that the layer that its device was at before has been left without an end."""
+        """Mark the layers that the walk has left: another one began on their device before their end was seen."""
         walk = self.grid.walk
         for index in [*walk.proving]:
             other = None if layer.proof is None else layer.proof.open_layers.get(index)
@@ -261,7 +262,10 @@ class Scene:
         self._show_round()
 
     def _show_round(self) -> None:
-        """Write the latest round out, if it is not yet."""
+        """Draw the latest round's document, unless that is done.
+
+        Rounds come in thousands, so only the last one before a write, and the last one of each layer, get a document.
+        """
         if self._latest_round is not None:
             self.canvas.add_row("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
             self._latest_round = None
@@ -273,7 +277,7 @@ class Scene:
             self.canvas.add_row("gkr/rounds", shown, _ROUNDS, keep=_KEPT_ROUNDS)
 
     def _without_placeholder(self, event: SumcheckRound) -> SumcheckRound:
-        """Return the round, without a claim that its producer made up."""
+        """Return the round, without its claim if that is a known placeholder."""
         if event.claim_value_approx is None:
             return event
         layer = None if self.proof is None else self.proof.open_layers.get(event.layer_idx)
@@ -287,7 +291,7 @@ class Scene:
     def _lost(self, event: EventsLost) -> None:
         self.canvas.add_log_line("logs/host", texts.events_lost(event), "WARN")
 
-    # How it is drawn
+    # Drawing
 
     def _show_rest(self, proof: Proof) -> None:
         active = proof.active_layers

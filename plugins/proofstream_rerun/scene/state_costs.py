@@ -1,4 +1,4 @@
-"""State programs as they are drawn: what one run of each writes, and what its runs have written so far."""
+"""The drawing of state programs: the bytes that one run of each writes, and those that its runs have written so far."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from proofstream_rerun.picture.canvas import Canvas
 from proofstream_rerun.picture.marks import PLAIN, BarRow, Document, Look, Numbers
 
 MAX_PROGRAMS = 32
-"""Programs shown at most."""
+"""The most programs that are shown."""
 
 _MAX_GROUPS = 16
 _KEPT = 512
+"""How many values of one plot are kept for the snapshot."""
 
 
 @dataclass(slots=True)
 class _Program:
-    """What is known of one program under one convention."""
+    """The known figures of one program under one convention."""
 
     circuit: str
     convention: str
@@ -35,7 +36,7 @@ class _Program:
 
 
 class StateCostDrawing:
-    """What one recording shows of state programs."""
+    """Draws the state programs of one recording."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -44,7 +45,7 @@ class StateCostDrawing:
         self.undrawn: int = 0
 
     def set_program_cost(self, event: StateProgramCost) -> None:
-        """Take what one run of a program writes."""
+        """Set the bytes that one run of a program writes."""
         program = self._program(event.circuit, event.convention, event.program)
         if program is not None:
             program.op = event.op
@@ -53,7 +54,7 @@ class StateCostDrawing:
             self._is_stale = True
 
     def add_bytes_moved(self, event: StateBytesMoved) -> None:
-        """Take what runs of a program wrote."""
+        """Add the bytes that runs of a program wrote."""
         program = self._program(event.circuit, event.convention, event.program)
         if program is None:
             return
@@ -67,7 +68,7 @@ class StateCostDrawing:
         self._canvas.add_row(path, Numbers((float(program.moved),)), look, keep=_KEPT)
 
     def catch_up(self) -> None:
-        """Draw the table and the bars anew, if something changed."""
+        """Redraw the table and the bars if a program changed."""
         if not self._is_stale:
             return
         self._is_stale = False
@@ -89,7 +90,7 @@ class StateCostDrawing:
 
 
 def _word(name: str) -> str:
-    """A name as a part of an entity's path."""
+    """Return a name as a part of an entity's path: 40 ASCII letters, digits and underscores at most."""
     return "".join(c if c.isalnum() and c.isascii() else "_" for c in name[:40]) or "program"
 
 

@@ -1,4 +1,4 @@
-"""The lanes of layers: where each layer stands, or each group of neighbours if there are many."""
+"""The lanes of layers: the state of each layer, or of each group of neighbours if there are many layers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ _PROVING, _PROVED, _ABORTED = LayerState.PROVING, LayerState.PROVED, LayerState.
 _PARTLY_DONE = LayerState.PARTLY_DONE
 
 KEPT_STATES = 64
-"""States of one lane that are kept for the snapshot."""
+"""How many states of one lane are kept for the snapshot."""
 
 
 class StateTimeline:
-    """Shows the states of layers."""
+    """Draws the lanes of layers.
+
+    Args:
+        canvas: Where to draw.
+        groups: Which layers share a lane.
+    """
 
     def __init__(self, canvas: Canvas, groups: LayerGroups) -> None:
         self._canvas = canvas
@@ -27,7 +32,7 @@ class StateTimeline:
         self._pausing: dict[int, None] = {}
 
     def change_state(self, index: int, kind: LayerKind, before: LayerState, now: LayerState) -> None:
-        """A layer goes from one state to another."""
+        """Move a layer from one state to another, and show its lane's state."""
         group = index // self._groups.size
         counts = self._counts.get(group)
         if counts is None:
@@ -37,18 +42,19 @@ class StateTimeline:
         counts[now] += 1
         state = self._state_of(group, counts)
         if state is _PARTLY_DONE:
-            self._pausing[group] = None  # the next layer of the same lane is about to begin, mostly
+            # Usually the next layer of the lane begins at once, so show a pause only if it lasts until the next write.
+            self._pausing[group] = None
         else:
             self._show(group, state)
 
     def catch_up(self) -> None:
-        """Show which lanes have come to a pause."""
+        """Show the lanes that have paused since the last write."""
         for group in self._pausing:
             self._show(group, self._state_of(group, self._counts[group]))
         self._pausing.clear()
 
     def erase(self) -> None:
-        """Take all lanes from the canvas."""
+        """Clear all lanes, because another layout gives them other paths."""
         for path in self._paths.values():
             if path in self._canvas.tracks:
                 self._canvas.add_row(path, Cleared(), PLAIN)
@@ -70,7 +76,7 @@ class StateTimeline:
         layers = self._groups.count(group)
         if counts[_PROVED] == layers:
             return _PROVED
-        done = counts[_PROVED:_ABORTED]
+        done = counts[_PROVED:_ABORTED]  # the states from PROVED to END_NOT_SEEN, in the order of the enum
         if sum(done) < layers:
             return _PARTLY_DONE
         return LayerState(_PROVED + done.index(layers)) if layers in done else LayerState.DONE

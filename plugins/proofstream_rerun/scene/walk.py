@@ -1,7 +1,8 @@
-"""The walk over the layers as it is drawn: nodes and bars, the trail below what is proved, the cursor, the lanes.
+"""The drawing of the walk over the layers: nodes and bars, the trail below proved layers, the cursor, and the lanes.
 
-Neighbouring layers share an entity as soon as there are more than `layout.MAX_GROUPS` of them, so that a recording
-has few entities, and a row repeats only what its group shows.
+A row of an entity replaces the row before it, so it has to repeat all boxes of that entity. An entity for each layer
+keeps rows small, but many entities make a viewer slow. So if there are more than `layout.MAX_GROUPS` layers,
+neighbours share an entity, and a row repeats only the boxes of its group.
 """
 
 from __future__ import annotations
@@ -20,31 +21,32 @@ from proofstream_rerun.scene.layer_groups import GroupBoxes, LayerGroups
 from proofstream_rerun.scene.state_timeline import KEPT_STATES, StateTimeline
 
 MAX_DEVICES = 16
-"""Lanes of devices at most."""
+"""The most lanes of devices."""
 
 _ROWS_PER_GROUP = 4
-"""A group is drawn so often at least, beside once for each write."""
+"""The rows that a group gets while the walk crosses it, even if no write is due, so that a replay shows it growing."""
 _LARGE, _PATIENCE = 1024, 4
-"""A group of so many boxes is drawn only once for so many writes, as each row repeats them all."""
+"""A group of `_LARGE` boxes or more is drawn only in every `_PATIENCE`-th write, because each row repeats them all."""
 _TRAIL_ROWS = 16
-"""The same for the trail."""
+"""The rows that the trail gets over the whole walk, even if no write is due."""
 
 _TRAIL = Look("trail")
 _CURSOR = Look("cursor")
 
 
 class WalkDrawing:
-    """The layers of one proof.
+    """Draws the layers of one proof.
 
     Args:
         canvas: Where to draw.
         grid: Where the layers stand.
-        known: Whether the circuit's nodes are drawn already, from the circuit.
+        known: Whether the circuit is known, so that `CircuitDrawing` draws the nodes.
 
     Attributes:
-        layers: The layers that something was seen of, by index.
-        proving: Those that are being proved.
-        undrawn_rounds: Rounds that found no room.
+        grid: Where the layers stand.
+        layers: The layers seen so far, by index.
+        proving: The indices of the layers that are being proved, in the order in which they began.
+        undrawn_rounds: How many rounds were dropped for lack of room.
     """
 
     def __init__(self, canvas: Canvas, grid: layout.Grid, *, known: bool) -> None:
@@ -69,15 +71,15 @@ class WalkDrawing:
         self._devices: dict[int | None, str | None] = {}
         self._cursor: list[int] = []
 
-    # What happens
+    # Events of the walk
 
     def start_layer(self, event: LayerStart) -> None:
-        """A layer began."""
+        """Draw the start of a layer."""
         index = event.layer_idx
         layer = Layer(self.grid.at(index), event.kind, event.trace_cost)
         before = self.layers.get(index)
         if before is not None:
-            layer.state = before.state
+            layer.state = before.state  # a layer may start twice, and its lane must not count it twice
         self.layers[index] = layer
         self._set_state(index, layer, LayerState.PROVING)
         self._touch(index, layer)
@@ -86,18 +88,19 @@ class WalkDrawing:
             self._show_device(device, event.kind.value)
 
     def add_round(self, index: int, number: int, total: int) -> None:
-        """A round of a layer."""
+        """Add the bar of a layer's round; `number` counts from 0."""
         layer = self.layers.get(index) or self.layer_at(index)
         if not layer.add_round(number, total):
             self.undrawn_rounds += 1
             return
+        # Rounds are by far the most frequent events. Of several in a row, only the first one has to mark its group.
         if layer is not self._touched:
             self._touch(index, layer)
         if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
             self._draw_group(index // self._groups.size)
 
     def end_layer(self, index: int, state: LayerState) -> None:
-        """A layer ended, in that state."""
+        """Draw the end of a layer, in its final state."""
         layer = self.layer_at(index)
         self._set_state(index, layer, state)
         group = self._settle(index, layer)
@@ -112,18 +115,18 @@ class WalkDrawing:
             self._draw_group(group)
 
     def leave_layer(self, index: int) -> None:
-        """The walk went on from a layer of which the end was not seen."""
+        """Mark a layer that the walk has left although its end was not seen."""
         self._set_state(index, self.layer_at(index), LayerState.END_NOT_SEEN)
 
     def point_at(self, active: Sequence[Interval]) -> None:
-        """Put a cursor above each of those layers."""
+        """Put a cursor above each active layer, in place of the cursors before."""
         indices = [layer.key for layer in active if layer.key is not None and layer.key < self.grid.layers]
         if indices != self._cursor:
             self._cursor = indices
             self._draw_cursor()
 
     def show_idle_devices(self, active: Sequence[Interval]) -> None:
-        """Show which devices are at no layer."""
+        """End the state of every device that has none of the active layers."""
         idle = [device for device, shown in self._devices.items() if shown is not None]
         for layer in active:
             event = layer.start_event
@@ -133,7 +136,7 @@ class WalkDrawing:
             self._show_device(device, None)
 
     def catch_up(self, *, at_end: bool) -> None:
-        """Draw what has changed since it was last drawn."""
+        """Draw the changes since the last write, though large groups less often."""
         self._write += 1
         for group in list(self._stale_groups):
             boxes, write = self._drawn.get(group, (0, 0))
@@ -146,7 +149,7 @@ class WalkDrawing:
     # Another grid
 
     def erase(self) -> None:
-        """Take from the canvas what another walk will draw under other names."""
+        """Clear this walk's groups and lanes, because its successor on another grid draws them under other paths."""
         self._state_timeline.erase()
         for group in {index // self._groups.size for index in self.layers}:
             path = self._path(group)
@@ -154,7 +157,7 @@ class WalkDrawing:
                 self._canvas.add_row(path, Cleared(), PLAIN)
 
     def take_over(self, walk: WalkDrawing) -> None:
-        """Draw what another walk has drawn, on this one's grid."""
+        """Draw the contents of the walk before this one on this grid."""
         self._devices = walk._devices
         self._proved[: len(walk._proved)] = walk._proved
         self._stale_trail = int(self._proved.any())
@@ -169,10 +172,10 @@ class WalkDrawing:
         if self._cursor:
             self._draw_cursor()
 
-    # How it is drawn
+    # Drawing
 
     def layer_at(self, index: int) -> Layer:
-        """A layer; if nothing was seen of it, it is of an unknown kind."""
+        """Return a layer; one that was not seen before gets an unknown kind."""
         found = self.layers.get(index)
         if found is None:
             found = self.layers[index] = Layer(self.grid.at(index), LayerKind.Unknown, 0)
@@ -187,14 +190,14 @@ class WalkDrawing:
             self.proving.pop(index, None)
 
     def _touch(self, index: int, layer: Layer) -> None:
-        """A layer is about to change."""
+        """Mark a layer as about to change, and its group as stale."""
         group = index // self._groups.size
         self._stale_groups[group] = None
         self._boxes_of(group).touch(index, layer)
         self._touched = layer
 
     def _settle(self, index: int, layer: Layer) -> int:
-        """A layer has ended; returns its group."""
+        """Mark a layer as ended, and its group as stale. Returns the group."""
         group = index // self._groups.size
         self._stale_groups[group] = None
         self._boxes_of(group).settle(index, layer)
@@ -212,7 +215,7 @@ class WalkDrawing:
 
     def _draw_group(self, group: int) -> None:
         self._stale_groups.pop(group, None)
-        self._touched = None
+        self._touched = None  # the next round has to mark its group again
         row = self._boxes_of(group).row()
         if row.boxes:
             self._drawn[group] = row.boxes, self._write

@@ -1,4 +1,4 @@
-"""Weight openings, weight bindings and STARK proofs as they are drawn: a lane for each kind, and lines in the log."""
+"""The drawing of weight openings, weight bindings and STARK proofs: a lane for each kind, and lines in logs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _PLACES = {
 
 
 class WeightsAndStark:
-    """What one recording shows of them. A lane shows that at least one of its kind is open."""
+    """Draws them for one recording. A lane is active while at least one interval of its kind is open."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
         self._open: dict[IntervalKind, int] = {}
 
     def open_interval(self, part: Interval, event: ProofEvent) -> None:
-        """One begins."""
+        """Draw the start of an interval."""
         lane, word, log = _PLACES[part.kind]
         count = self._open[part.kind] = self._open.get(part.kind, 0) + 1
         if count == 1:
@@ -46,7 +46,7 @@ class WeightsAndStark:
             self._canvas.add_log_line(log, text, "INFO")
 
     def close_interval(self, part: Interval, event: ProofEvent) -> None:
-        """One ends."""
+        """Draw the end of an interval."""
         lane, _, log = _PLACES[part.kind]
         count = self._open[part.kind] = max(0, self._open.get(part.kind, 0) - 1)
         if count == 0:
