@@ -1,8 +1,8 @@
 """The drawing of the walk over the layers: nodes and bars, the trail below proved layers, the cursor, and the lanes.
 
-A row of an entity replaces the row before it, so it has to repeat all boxes of that entity. An entity for each layer
-keeps rows small, but many entities make a viewer slow. So if there are more than `layout.MAX_GROUPS` layers,
-neighbours share an entity, and a row repeats only the boxes of its group.
+A row of an entity replaces the row before it, so it has to repeat all boxes of that entity. One entity for all layers
+would make rows large, and one for each layer would make too many entities. So if there are more than
+`layout.MAX_GROUPS` layers, neighbours share an entity, and a row repeats only the boxes of its group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plugin beside the naive way, in one run: what benchmarks/rerun_cost.py prints."""
+"""The plugin compared with naive calls to Rerun, by the figures that benchmarks/rerun_cost.py prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/rerun.md names every entity of a recording, and says of everything that the original drew what became of it."""
+"""docs/rerun.md names every entity of a recording, and says for each element of the original what became of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ORIGINAL_ENTITIES = {
 
 
 def table_of(heading: str) -> list[list[str]]:
-    """The rows of the tables below a heading, by their cells."""
+    """Return the rows of the tables below a heading, split into cells."""
     section = re.split(r"^##+ ", TEXT.split(f"# {heading}\n")[1], maxsplit=1, flags=re.MULTILINE)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     heads = {i for i, line in enumerate(lines) if line.startswith("|---")}
@@ -65,12 +65,12 @@ def table_of(heading: str) -> list[list[str]]:
 
 
 def paths_in(cell: str) -> list[str]:
-    """The entity paths that a cell names."""
+    """Return the entity paths that a cell names."""
     return [word for word in re.findall(r"`([^`]+)`", cell) if re.fullmatch(r"[a-z_]+(/[a-z_{}]+)+", word)]
 
 
 def matches(documented: str, path: str) -> bool:
-    """Whether a path is one of those that are written with `{...}`."""
+    """Return whether a path matches a documented one, in which `{...}` stands for any word."""
     pattern = "".join(
         "[^/]+" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w+\})", documented)
     )
@@ -79,7 +79,7 @@ def matches(documented: str, path: str) -> bool:
 
 @pytest.fixture(scope="module")
 def entities(wire_data: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The entities of a proof in which everything happens, and of one that is aborted and has no circuit."""
+    """The entities of a proof with every kind of event, and of an aborted one without a circuit."""
     folder = tmp_path_factory.mktemp("docs")
     for number, events in enumerate((everything(wire_data), an_aborted_one(wire_data))):
         host = InlineHost(RerunPlugin(), {"connections": [f"file:{folder / str(number)}.rrd"]})
@@ -90,7 +90,7 @@ def entities(wire_data: Path, tmp_path_factory: pytest.TempPathFactory) -> set[s
 
 
 def everything(wire_data: Path) -> list[ProofEvent]:
-    """One proof with every kind of event."""
+    """Return one proof with every kind of event."""
     events = [one.event for one in read_stream(wire_data / "serde-all-variants.jsonl")]
     kinds: dict[str, list[ProofEvent]] = {}
     for event in events:
@@ -130,13 +130,13 @@ def everything(wire_data: Path) -> list[ProofEvent]:
 
 
 def an_aborted_one(wire_data: Path) -> list[ProofEvent]:
-    """The first events of a proof, some of which were lost, and its end."""
+    """Return the first events of a proof, a loss of events, and an abort."""
     events = [one.event for one in read_stream(wire_data / "smollm2-135m-cpu.jsonl")][:250]
     return [*events, EventsLost(where="intake", counts={"SumcheckRound": 3}), ProofAborted(reason="out of memory")]
 
 
 def status(free: int) -> GpuStatus:
-    """What the producer reports of its GPU."""
+    """Return a producer's report of its GPU."""
     device = GpuSnapshot(device_id=0, device_name="gpu", utilization=0.7, free_memory_bytes=free)
     return GpuStatus(devices=[device], matmul_done=1, matmul_total=2, layers_done=1, layers_total=12)
 

@@ -1,4 +1,4 @@
-"""Which event goes to which recording, what is kept for late viewers, and when it is written."""
+"""The painter: which recording each event goes to, what late viewers get, and when rows are written."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ SHAPE = (1, 8)
 
 
 class Settings:
-    """Settings with the usual name."""
+    """Settings with the default application id."""
 
     application_id = "proofstream"
 
 
 class Pages:
-    """Outlets that keep what they are given.
+    """Outlets that record all calls.
 
     Attributes:
         recordings: All recordings that began, by their ids.
@@ -117,28 +117,28 @@ class Pages:
             else:
                 self.properties[recording_id][write.name] = dict(write.values)
 
-    # What tests ask
+    # Called by tests
 
     def named(self, part: str) -> str:
-        """The id of the one recording that has this in its name."""
+        """Return the id of the one recording whose name contains `part`."""
         (found,) = (r.recording_id for r in self.recordings.values() if part in r.name)
         return found
 
     def values(self, recording_id: str, entity: str, component: str) -> list[Any]:
-        """One component of an entity, row by row."""
+        """Return one component of an entity, row by row."""
         return [values.get(component) for _, _, values in self.rows[recording_id][entity]]
 
     def texts(self, recording_id: str, entity: str) -> list[str]:
-        """The lines of a log or the texts of a document."""
+        """Return the lines of a log or the texts of a document."""
         return [text for texts in self.values(recording_id, entity, "text") for text in texts]
 
     def states(self, recording_id: str, lane: str) -> list[str | None]:
-        """What a lane showed, one after the other."""
+        """Return the states of a lane in order."""
         return [state[0] if state else None for state in self.values(recording_id, lane, "state")]
 
 
 def rows_of(write: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """The rows of a prepared call."""
+    """Yield the rows of a prepared call."""
     times = {time.timeline_name(): time.as_arrow_array().cast("int64").to_pylist() for time in write.times}
     columns = {
         column.component_descriptor().component.rpartition(":")[2]: column.as_arrow_array().to_pylist()
@@ -149,7 +149,7 @@ def rows_of(write: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 class Bench:
-    """A painter on a clock of its own."""
+    """A painter with a fixed clock."""
 
     def __init__(self) -> None:
         self.pages = Pages()
@@ -170,7 +170,7 @@ class Bench:
         return self.pages
 
     def write(self) -> None:
-        """Let the time for a write come."""
+        """Advance the clock until a write is due."""
         self.clock.advance(WRITE_EVERY_S * 1.01)
         self.painter.tick()
 
@@ -259,7 +259,7 @@ def job(stream: Iterable[ProofEvent], name: str) -> list[Decoded]:
 # A proof
 
 
-def test_a_proof_has_a_recording_that_a_replay_names_alike(bench: Bench) -> None:
+def test_a_replay_gives_a_proofs_recording_the_same_id(bench: Bench) -> None:
     stream = envelopes(whole_proof(3))
     pages, again = bench.draw(stream), Bench().draw(stream)
     (recording,) = pages.recordings.values()
@@ -281,7 +281,7 @@ def test_progress_is_layers_left_behind_over_layers_announced(bench: Bench) -> N
     assert progress == [[0.0], [0.25], [0.5], [0.75], [1.0]]
 
 
-def test_a_walk_from_the_last_layer_to_the_first_leaves_a_trail_below_what_is_proved(bench: Bench) -> None:
+def test_a_walk_from_the_last_layer_to_the_first_leaves_a_trail_below_proved_layers(bench: Bench) -> None:
     pages = bench.draw(envelopes(whole_proof(4)))
     trail = pages.values(pages.named("tiny"), "gkr/trail", "strips")
     ends = [(strips[0][0][0], strips[0][1][0]) for strips in trail]
@@ -289,7 +289,7 @@ def test_a_walk_from_the_last_layer_to_the_first_leaves_a_trail_below_what_is_pr
     assert [start for start, _ in ends] == sorted((start for start, _ in ends), reverse=True)
 
 
-def test_a_group_repeats_all_that_was_drawn_of_it(bench: Bench) -> None:
+def test_each_row_of_a_group_repeats_all_its_boxes(bench: Bench) -> None:
     pages = bench.draw(envelopes(whole_proof(3)))
     rows = pages.values(pages.named("tiny"), "gkr/layers/1", "centers")
     assert len(rows[-1]) == 1 + 3  # the node, and its rounds
@@ -300,7 +300,7 @@ def test_lanes_say_where_layers_stand(bench: Bench) -> None:
     stream = [
         proof_start(5),
         *whole_layer(4),
-        layer_start(3),  # it never ends
+        layer_start(3),  # without an end event
         *whole_layer(2),
         layer_start(1),
         layer_end(1, LayerProofKind.Skipped),
@@ -352,7 +352,7 @@ def test_an_aborted_proof_is_marked_where_it_died(bench: Bench) -> None:
     assert pages.rows[recording]["gkr/cursor"][-1][2] == {"is_recursive": [False]}
 
 
-def test_there_is_a_cursor_for_each_device_that_is_at_work(bench: Bench) -> None:
+def test_there_is_a_cursor_for_each_active_device(bench: Bench) -> None:
     stream = [proof_start(4), layer_start(3, device=0), layer_start(2, device=1), layer_end(3), layer_end(2)]
     for event in envelopes(stream, close=False):
         bench.draw([event], close=False)
@@ -386,7 +386,7 @@ def test_time_never_goes_back_and_begins_with_the_proof(bench: Bench) -> None:
 # Which recording
 
 
-def test_what_comes_before_a_proof_belongs_to_the_one_that_follows(bench: Bench) -> None:
+def test_events_before_a_proof_belong_to_the_proof_that_follows(bench: Bench) -> None:
     log = Log(level=LogLevel.Warn, message="forward pass")
     pages = bench.draw(envelopes([*whole_proof(2), circuit(3), activation(0), *whole_proof(3)]))
     first, second = pages.named("proof 0"), pages.named("proof 1")
@@ -396,7 +396,7 @@ def test_what_comes_before_a_proof_belongs_to_the_one_that_follows(bench: Bench)
     assert "forward pass" in pages.texts(pages.named("proof 0"), "logs/proof")
 
 
-def test_what_comes_after_a_proof_belongs_to_it_until_the_next_one(bench: Bench) -> None:
+def test_events_after_a_proof_belong_to_it_until_the_next_one(bench: Bench) -> None:
     late, later = Log(level=LogLevel.Info, message="late"), Log(level=LogLevel.Info, message="later")
     pages = bench.draw(envelopes([*whole_proof(2), late, *whole_proof(2), later]))
     assert "late" in pages.texts(pages.named("proof 0"), "logs/proof")
@@ -559,7 +559,7 @@ def test_a_trace_becomes_a_property_and_stays_one_for_late_viewers(bench: Bench)
     assert bench.pages.recordings[recording].properties["trace"]["span_id"] == "cd" * 8
 
 
-def test_trouble_is_told_once(bench: Bench) -> None:
+def test_trouble_is_logged_once(bench: Bench) -> None:
     def health(status: str, dropped: int) -> PluginHealth:
         return PluginHealth(
             plugin="otel",
@@ -582,7 +582,7 @@ def test_trouble_is_told_once(bench: Bench) -> None:
     ]
 
 
-def test_nothing_is_recorded_of_what_cannot_be_drawn(bench: Bench) -> None:
+def test_events_that_cannot_be_drawn_make_no_recording(bench: Bench) -> None:
     pages = bench.draw(envelopes([Decoded(event=UnknownEvent(kind="QuantumRound"), raw=b"{}")]))
     assert not pages.recordings
 
@@ -603,7 +603,7 @@ def test_a_circuit_that_comes_late_is_shown_and_the_layout_with_it(bench: Bench)
     assert len(rows[-1]) == 3  # rounds only: the circuit has the node
 
 
-def test_layers_that_nobody_announced_find_room(bench: Bench) -> None:
+def test_unannounced_layers_find_room(bench: Bench) -> None:
     pages = bench.draw(envelopes([event for index in (40, 41, 90) for event in whole_layer(index)]))
     recording = pages.named("joined after its start")
     (lane,) = (path for path in pages.rows[recording] if path.startswith("lanes/layers/90"))
@@ -612,7 +612,7 @@ def test_layers_that_nobody_announced_find_room(bench: Bench) -> None:
     assert rounds == [1] * 9
 
 
-def test_a_layer_that_there_is_no_room_for_is_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_layer_without_room_is_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING"):
         bench.draw(envelopes([proof_start(2), *whole_layer(2**60), *whole_layer(MAX_LAYERS)]))
     assert bench.painter.counters()["undrawn_marks"] == 2 * 5
@@ -660,7 +660,7 @@ def test_attention_need_not_be_square(bench: Bench, scores: int, seq_len: int, s
     assert data[0]["shape"] == shape
 
 
-def test_of_a_long_sequence_the_first_queries_and_keys_are_drawn_as_they_belong_together(bench: Bench) -> None:
+def test_a_long_sequence_shows_its_first_queries_and_keys_in_matching_order(bench: Bench) -> None:
     scores: list[float | None] = [float(place) for place in range(100 * 100)]
     scores[3], scores[100] = 1e308, None
     head = AttentionHeatmap(layer_idx=2, head_idx=0, num_heads=1, seq_len=100, scores=scores)
@@ -688,7 +688,7 @@ def test_rows_wait_for_the_next_write(bench: Bench) -> None:
     bench.draw(stream[5:8], close=False)
     assert bench.pages.calls[recording] == ["begin", "write"]
     bench.draw(stream[8:], close=False)
-    assert bench.pages.calls[recording] == ["begin", "write", "write"]  # the end is not waited for
+    assert bench.pages.calls[recording] == ["begin", "write", "write"]  # the end of the proof makes a write due at once
 
 
 def test_a_snapshot_shows_the_present_and_is_bounded(bench: Bench, wire_data: Path) -> None:
@@ -706,7 +706,7 @@ def test_a_snapshot_shows_the_present_and_is_bounded(bench: Bench, wire_data: Pa
     assert late.statics[recording.recording_id].keys() >= {"/", "circuit/nodes", "circuit/labels", "circuit/graph"}
 
 
-def test_recordings_that_have_ended_are_let_go_of(bench: Bench) -> None:
+def test_ended_recordings_are_released(bench: Bench) -> None:
     count = MAX_LINGERING + 4
     stream = [event for name in range(count) for event in job(whole_proof(1), str(name))]
     bench.draw(envelopes(stream, close=False), close=False)
@@ -731,14 +731,14 @@ def test_a_recording_ends_a_while_after_the_next_proof_began(bench: Bench) -> No
     assert bench.painter.counters()["unplaced_events"] == 1
 
 
-def test_what_waits_too_long_is_counted(bench: Bench) -> None:
+def test_held_events_beyond_the_bound_are_counted(bench: Bench) -> None:
     stream = [Log(level=LogLevel.Info, message="x")] * (MAX_HELD + 3)
     bench.draw(envelopes(stream, close=False), close=False)
     bench.write()
     assert bench.painter.counters()["unplaced_events"] == 3
 
 
-def test_nothing_of_the_drawing_needs_rerun() -> None:
+def test_drawing_works_without_rerun() -> None:
     code = "import sys, proofstream_rerun.scene.scene; sys.exit('rerun' in sys.modules or 'pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -761,7 +761,7 @@ EVENTS = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(stream=st.lists(EVENTS | EVENTS.map(lambda event: job([event], "j")[0]), max_size=40), cuts=st.integers(1, 9))
-def test_whatever_comes_is_drawn_within_bounds(stream: list[ProofEvent | Decoded], cuts: int) -> None:
+def test_any_stream_is_drawn_within_bounds(stream: list[ProofEvent | Decoded], cuts: int) -> None:
     bench = Bench()
     made = envelopes(stream)
     for start in range(0, len(made), cuts):

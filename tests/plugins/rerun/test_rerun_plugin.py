@@ -1,4 +1,4 @@
-"""The plugin in its host: settings, refusals, the command with every kind of connection, a session in a process."""
+"""The plugin in its host: settings, refusals, the command with every kind of connection, and a session in a process."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def proofstream(kit: Any, *arguments: str | Path, timeout_s: float = 60.0) -> su
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The lines of ours on standard error."""
+    """Return the plugin's lines on standard error."""
     return [line for line in done.stderr.splitlines() if line.startswith("proofstream: rerun")]
 
 
 def rounds_of(stream: Path) -> int:
-    """How many sumcheck rounds a stream has."""
+    """Count the sumcheck rounds of a stream."""
     return sum(isinstance(decoded.event, SumcheckRound) for decoded in read_stream(stream))
 
 
 def rounds_in(kit: Any, path: Path) -> int:
-    """How many sumcheck rounds a recording has."""
+    """Count the sumcheck rounds of a recording."""
     return sum(count for name, count in kit.rows_of(path).items() if name.endswith(":gkr/rounds"))
 
 
@@ -90,7 +90,7 @@ def test_amounts_are_those_that_rerun_reads(amount: str) -> None:
         read_settings({"server_memory": amount})
 
 
-def test_it_sits_out_a_run_in_which_nobody_asked_for_anything() -> None:
+def test_it_sits_out_a_run_without_connections() -> None:
     host = InlineHost(RerunPlugin())
     host.feed(envelopes([]))
     assert host.health() == {}
@@ -112,7 +112,7 @@ def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any, 
         ("spawn", "rerun: spawn opens a window, and there is no screen (no DISPLAY)"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_drawn(
+def test_an_impossible_connection_is_refused_before_anything_is_drawn(
     kit: Any, monkeypatch: pytest.MonkeyPatch, connection: str, problem: str
 ) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -124,7 +124,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_drawn(
 
 
 @pytest.mark.parametrize("value", ["off", "OFF", "0", "false"])
-def test_an_environment_that_switches_rerun_off_is_said_at_once(
+def test_an_environment_that_switches_rerun_off_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("RERUN", value)
@@ -133,7 +133,7 @@ def test_an_environment_that_switches_rerun_off_is_said_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_number_of_layers_beyond_all_bounds_is_still_told(kit: Any, tmp_path: Path) -> None:
+def test_a_huge_number_of_layers_is_still_recorded(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
     host = InlineHost(RerunPlugin(connections=f"file:{path}"), live=False)
     start = ProofStart(num_layers=2**64 - 1, model_name="m", backend="cpu", input_shape=(1, 1), output_shape=(1, 1))
@@ -141,7 +141,7 @@ def test_a_number_of_layers_beyond_all_bounds_is_still_told(kit: Any, tmp_path: 
     host.close()
 
     columns: dict[str, Any] = {}
-    chunks: Any = RrdReader(path).stream()  # what is in them is pyarrow's, which ships no types
+    chunks: Any = RrdReader(path).stream()  # chunks hold pyarrow values, and pyarrow ships no types
     for chunk in chunks:
         columns |= chunk.to_record_batch().to_pydict()
     assert columns["layers"] == [[2**64 - 1]]
@@ -170,7 +170,7 @@ def test_spawn_beside_a_file_is_given_up_with_one_line_and_counted(kit: Any, smo
     assert kit.verify(tmp_path / "proof.rrd") == ""
 
 
-def test_a_viewer_that_cannot_open_its_window_is_told_in_its_own_words(kit: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_cannot_open_its_window_is_quoted(kit: Any, tmp_path: Path) -> None:
     program = tmp_path / "viewer"
     program.write_text("#!/bin/sh\necho starting >&2\necho 'no display found' >&2\nexit 1\n", "ascii")
     program.chmod(0o755)
@@ -186,7 +186,7 @@ def test_a_viewer_that_cannot_open_its_window_is_told_in_its_own_words(kit: Any,
 def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_path: Path) -> None:
     seen, pid = tmp_path / "seen.rrd", tmp_path / "pid"
     program = tmp_path / "viewer"
-    # As if it had a window; what it is told about windows and memory it may ignore.
+    # Stands in for a viewer with a window, and ignores the options for window and memory.
     program.write_text(
         f'#!/bin/sh\necho $$ > {pid}\nexec {kit.PROGRAM} --port "$2" --bind 127.0.0.1 --save {seen}\n', "ascii"
     )
@@ -205,7 +205,7 @@ def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_
             kit.kill(int(pid.read_text("ascii")))
 
 
-def test_spawn_uses_a_viewer_that_is_there_and_needs_no_screen_for_it(
+def test_spawn_uses_a_running_viewer_and_then_needs_no_screen(
     kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -236,7 +236,7 @@ def test_the_command_writes_a_file_and_shows_it_at_the_same_time(kit: Any, smol:
 
 
 def same_rows(some: Any, others: Any) -> bool:
-    """Whether both have the same rows, apart from the properties, which Rerun splits as it likes."""
+    """Return whether both have the same rows, except for properties, which Rerun may split."""
     return all(some[name] == count for name, count in others.items() if "__properties" not in name)
 
 
@@ -269,7 +269,7 @@ def test_several_proofs_of_one_session_are_several_recordings(kit: Any, tmp_path
     assert [kit.verify(file) for file in files] == [""] * len(files)
 
 
-def test_an_ipv6_address_is_understood_all_the_way(kit: Any, tmp_path: Path) -> None:
+def test_an_ipv6_address_works_from_end_to_end(kit: Any, tmp_path: Path) -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         outlets = kit.outlets(f"[::1]:{server.getsockname()[1]}")
         guest, _ = server.accept()

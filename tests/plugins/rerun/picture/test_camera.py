@@ -1,4 +1,4 @@
-"""The camera has every point in view, as near as that allows."""
+"""The camera has every point in view, from as near as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Point = tuple[float, float, float]
 
 
 def corners(corner: Point, sides: Point) -> list[Point]:
-    """The corners of a box."""
+    """Return the corners of a box."""
     (x, y, z), (width, height, depth) = corner, sides
     return [(x + width * i, y + height * j, z + depth * k) for i, j, k in itertools.product((0, 1), repeat=3)]
 
@@ -25,7 +25,7 @@ BOXES = st.builds(corners, st.tuples(*[st.floats(-500, 500)] * 3), st.tuples(*[s
 
 
 def seen(camera: Camera, points: list[Point]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Where points are in the view: across and up, from -1 to 1 at its borders."""
+    """Project points into the view: across and up, from -1 to 1 at its borders."""
     position, target = np.array(camera.position), np.array(camera.target)
     forward = (target - position) / np.linalg.norm(target - position)
     right = np.cross(forward, (0.0, 1.0, 0.0))

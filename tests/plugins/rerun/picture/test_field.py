@@ -14,13 +14,13 @@ ELEMENT = st.tuples(LIMB, LIMB, LIMB, LIMB)
 
 
 def added(one: Limbs, other: Limbs) -> Limbs:
-    """The sum of two elements."""
+    """Add two elements."""
     a, b, c, d = ((x + y) % M31_PRIME for x, y in zip(one, other, strict=True))
     return a, b, c, d
 
 
 def evaluated_at_bit(polynomial: list[Limbs], bit: int) -> Limbs:
-    """A polynomial at 0 or 1, by Horner's rule."""
+    """Evaluate a polynomial at 0 or 1, by Horner's rule."""
     value: Limbs = (0, 0, 0, 0)
     for coefficient in reversed(polynomial):
         value = added(value if bit else (0, 0, 0, 0), coefficient)

@@ -1,4 +1,4 @@
-"""RecordingOutlets and sizes: nothing overlaps, whatever the number of layers and rounds."""
+"""Places and sizes: nothing overlaps, for any number of layers and rounds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROUNDS = st.integers(1, 210)
 
 
 def extent(boxes: Boxes) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """The corners of what all boxes fill."""
+    """Return the lowest and the highest corner of the space that all boxes fill."""
     return (boxes.centers - boxes.half_sizes).min(axis=0), (boxes.centers + boxes.half_sizes).max(axis=0)
 
 
 def are_apart(one: Boxes, other: Boxes) -> bool:
-    """Whether nothing of the one reaches into the other."""
+    """Return whether no box of the one reaches into the space of the other."""
     (low, high), (other_low, other_high) = extent(one), extent(other)
     return bool(((high <= other_low + 1e-4) | (other_high <= low + 1e-4)).any())
 
@@ -56,7 +56,7 @@ def test_the_bars_of_a_layer_meet_neither_its_node_nor_each_other(kind: LayerKin
 
 
 @given(rounds=ROUNDS)
-def test_a_bar_is_as_high_as_variables_are_still_to_be_bound(rounds: int) -> None:
+def test_a_bars_height_is_the_number_of_variables_still_to_be_bound(rounds: int) -> None:
     bars = layout.bars(rounds, (66, 155, 245))
     heights = bars.half_sizes[:, 1] * 2
     left_to_bind = rounds - np.arange(rounds)

@@ -1,4 +1,4 @@
-"""The walk's bars, whenever they are written."""
+"""The drawing of the walk, without any write in between."""
 
 from __future__ import annotations
 
