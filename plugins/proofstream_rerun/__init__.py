@@ -64,7 +64,7 @@ class RerunPlugin:
         from proofstream_rerun.outlets.fan_out import Outlets
         from proofstream_rerun.painter import Painter
 
-        self._outlets = Outlets(settings, live=context.live, log=context.log)
+        self._outlets = Outlets(settings, live=context.live, tell=context.tell, log=context.log)
         self._painter = Painter(outlets=self._outlets, settings=settings, log=context.log)
         return True
 

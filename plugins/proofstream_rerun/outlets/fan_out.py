@@ -1,10 +1,10 @@
-"""All places that recordings go to, as one."""
+"""Fans each recording out to every file and viewer that was configured."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from proofstream import ConfigError
 from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
@@ -20,33 +20,39 @@ from proofstream_rerun.settings import Settings
 
 _MIB = 2**20
 _SPAWN_S = 8.0
-"""How long a viewer of our own may take to come up before we go on without waiting."""
+"""How long to wait for a viewer that we start. After that we go on, and the viewer catches up when it is ready."""
 
 _HOLD_S = 1.0
+"""The longest that one call holds a replay up for a slow viewer. The host must see the lane move on."""
+
 _HOLD_EVERY_S = 0.01
 _SNAPSHOT_EVERY_S = 2.0
+"""The least time between two snapshots. A viewer that skips again and again would otherwise get little else."""
+
 _RELEASE_AFTER = 16
-"""Recordings that end until what their streams hold is given back."""
+"""How many recordings end before the memory of their streams is released, which flushes all other streams."""
 
 
 class Outlets:
-    """All places that recordings go to.
+    """All destinations of recordings.
 
-    Every method is called on the plugin's lane. None raises because of a place that cannot be reached or written, and
-    none waits for the network, except that a replay is held up while a viewer takes what it is sent.
+    Call every method on the plugin's lane. No method raises because a destination cannot be reached or written. No
+    method waits for the network, except that a replay is held up until viewers have caught up.
 
     Args:
-        settings: Where recordings go to, and how much is kept.
-        live: Whether events happen now; then nothing is held up.
-        log: Where a person is told what happens.
+        settings: The destinations, and how much to keep for slow viewers.
+        live: Whether events happen now. A live prover is never held up.
+        tell: Shows a line to the user: the address of our server.
+        log: The plugin's logger, for problems and details.
 
     Raises:
-        ConfigError: A place cannot be had: a port that is taken, no screen.
+        ConfigError: A destination is not available: the port is taken, or there is no screen.
     """
 
-    def __init__(self, settings: Settings, *, live: bool, log: logging.Logger) -> None:
+    def __init__(self, settings: Settings, *, live: bool, tell: Callable[[str], None], log: logging.Logger) -> None:
         self._settings = settings
         self._live = live
+        self._tell = tell
         self._log = log
         self._recordings: dict[str, Recording] = {}
         self._backlog = Backlog(settings.resend_mib * _MIB)
@@ -79,7 +85,7 @@ class Outlets:
 
     def _serve(self, port: int | None) -> None:
         server = Server(port, memory=self._settings.server_memory)
-        # It is a peer like others: a viewer that is stopped while it reads makes the server block whoever writes.
+        # Treated like any remote peer, because a suspended viewer makes the server block its writers.
         outlet = PeerOutlet(
             server.viewer,
             self._backlog,
@@ -89,8 +95,8 @@ class Outlets:
         )
         self._peers.append(outlet)
         text = "the proof can be watched" if self._live else "until the replay has ended it can be watched"
-        # Without --connect, a viewer takes whoever listens on its usual port for another viewer.
-        self._log.warning("rerun: %s: rerun --connect %s", text, server.viewer.url)
+        # --connect is needed: without it, `rerun` takes any process on the usual port for a viewer that is running.
+        self._tell(f"rerun: {text}: rerun --connect {server.viewer.url}")
 
     def _spawn(self, *, is_all: bool) -> None:
         try:
@@ -112,14 +118,15 @@ class Outlets:
         self._peers.append(outlet)
 
     def _want_snapshot(self) -> None:
-        self._snapshot_wanted = True  # any thread; the lane looks when it is called next
+        # Called on the peers' threads. Only the lane may call `Recording.snapshot`, so leave a note for its next call.
+        self._snapshot_wanted = True
 
     def forget(self) -> None:
-        """Do nothing from now on: this is a forked child, where the threads and Rerun's are no more."""
+        """Do nothing from now on: this is a forked child, which has neither our threads nor Rerun's."""
         self._is_dead = True
 
     def begin_recording(self, recording: Recording) -> None:
-        """Begin a recording: its name, properties and blueprint are sent, then its snapshot."""
+        """Begin a recording: send its name, properties and blueprint, then its snapshot."""
         if self._is_dead:
             return
         self._recordings[recording.recording_id] = recording
@@ -130,7 +137,7 @@ class Outlets:
             self._backlog.begin_recording(recording, blueprint=blueprint, opening=opening)
 
     def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
-        """Send calls to every place. A recording that was not begun, or has ended, is passed over."""
+        """Send calls to every destination. Ignore a recording that was not begun or has ended."""
         if self._is_dead or recording_id not in self._recordings:
             return
         for file in self._files:
@@ -140,7 +147,7 @@ class Outlets:
             self._look_after_peers()
 
     def send_blueprint(self, recording_id: str) -> None:
-        """Send the blueprint anew, as after the circuit became known."""
+        """Send the blueprint again, such as after the circuit became known."""
         if self._is_dead or recording_id not in self._recordings:
             return
         blueprint = self._recordings[recording_id].blueprint()
@@ -150,7 +157,7 @@ class Outlets:
             self._backlog.set_blueprint(recording_id, blueprint)
 
     def end_recording(self, recording_id: str) -> None:
-        """End a recording: what was written is flushed, and nothing follows."""
+        """End a recording: flush what was written, and accept nothing more."""
         if self._is_dead or recording_id not in self._recordings:
             return
         self._ended += 1
@@ -159,16 +166,18 @@ class Outlets:
             file.end_recording(recording_id)
         if self._peers:
             if self._backlog.has_gaps(recording_id):
+                # A viewer that comes late gets the final state at least; afterwards there is no recording to ask.
                 self._backlog.add_writes(recording_id, recording.snapshot())
             self._backlog.end_recording(recording_id)
 
     def tick(self) -> None:
-        """Look after all places: flush, send snapshots again, give back what is not needed any more."""
+        """Look after all destinations: flush files, send snapshots that are due, release the memory of old streams."""
         if self._is_dead:
             return
         for file in self._files:
             file.tick()
         self._look_after_peers()
+        # The release flushes every open stream of the process, so it must wait until all viewers have caught up.
         if self._ended >= _RELEASE_AFTER and all(peer.is_settled for peer in self._peers):
             self._ended = 0
             release_closed_streams()
@@ -179,7 +188,7 @@ class Outlets:
             self._hold()
 
     def _send_snapshots(self) -> None:
-        """Say again how everything stands, for viewers that lack some of what was before; not too often."""
+        """Send the present state again if a viewer missed something, but not too often."""
         now = time.monotonic()
         if not self._snapshot_wanted or now - self._snapshot_at < _SNAPSHOT_EVERY_S:
             return
@@ -188,16 +197,16 @@ class Outlets:
             self._backlog.add_writes(recording.recording_id, recording.snapshot())
 
     def _hold(self) -> None:
-        """Give viewers that take what they are sent the time for it, so that a replay loses nothing."""
-        limit = self._backlog.max_bytes // 2
+        """Hold a replay up until viewers that are reading have caught up, so that it loses nothing."""
+        limit = self._backlog.max_bytes // 2  # the other half is room for the next batch
         ends = time.monotonic() + _HOLD_S
         while time.monotonic() < ends and any(peer.is_behind(limit) for peer in self._peers):
             time.sleep(_HOLD_EVERY_S)
 
     def counters(self) -> Mapping[str, int]:
-        """What was written, and as `lost_...` what was asked for and could not be delivered.
+        """Return what was written and, as `lost_...`, what could not be delivered.
 
-        A viewer that was there and has gone, because a person closed it, is not lost.
+        A viewer that was reached once and then closed by the user does not count as lost.
         """
         senders = [*(file.sender for file in self._files), *(peer.sender for peer in self._peers)]
         lost = {
@@ -212,12 +221,13 @@ class Outlets:
         } | {name: count for name, count in lost.items() if count}
 
     def close(self, timeout_s: float) -> None:
-        """End all recordings and leave every place, within `timeout_s` seconds."""
+        """End all recordings and leave every destination, within `timeout_s` seconds."""
         if self._is_dead:
             return
         leave_by = time.monotonic() + timeout_s
         for recording_id in list(self._recordings):
             self.end_recording(recording_id)
+        # Ask all first, then wait: the peers leave at the same time, by one deadline.
         for peer in self._peers:
             peer.ask_to_leave(leave_by)
         for peer in self._peers:
@@ -225,7 +235,7 @@ class Outlets:
                 self._judge(peer)
 
     def _judge(self, peer: PeerOutlet) -> None:
-        """Say what became of a viewer that did not get everything."""
+        """Log why a viewer did not get everything, and count it as lost unless the user closed it."""
         if peer.was_reached and peer.state is PeerState.AWAY:
             self._log.info("rerun: %s was closed before the end", peer.viewer.address)
             return

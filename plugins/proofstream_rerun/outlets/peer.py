@@ -22,22 +22,22 @@ _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
 _IDLE_S = 0.2
 _ERROR_S = 0.1
-"""How long it takes until a flush tells that the peer has gone or does not accept what was sent."""
+"""How long a stream takes to notice that its peer has gone or rejects its messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """How often things are looked at, in seconds.
+    """Timeouts and intervals of a peer outlet, in seconds.
 
     Attributes:
         probe_s: How long an address may take to answer.
         flush_s: How long a flush may take.
-        first_check_s: Between a connect and the first look at the viewer.
-        check_s: Between two looks at a viewer that is there.
-        retry_s: Until an address is tried again; each time it takes twice as long.
-        longest_retry_s: The longest of these.
-        stuck_s: After how long in one call of Rerun a viewer counts as stuck.
-        patience_s: How long a replay waits for a viewer that answers and takes nothing.
+        first_check_s: From a connect to the first check of the viewer.
+        check_s: Between two checks of a connected viewer.
+        retry_s: Until an address is tried again. It doubles with each failure.
+        longest_retry_s: The upper limit of that doubling.
+        stuck_s: How long one call of Rerun may last before the viewer counts as stuck.
+        patience_s: How long a replay waits for a viewer that answers but reads nothing.
     """
 
     probe_s: float = 0.5
@@ -51,38 +51,43 @@ class Pace:
 
 
 class PeerState(enum.Enum):
-    """How it stands with a viewer."""
+    """The state of the connection to a viewer."""
 
     AWAY = enum.auto()
-    """It cannot be reached, or never answered."""
+    """Not connected: the viewer cannot be reached, or has never answered."""
     THERE = enum.auto()
-    """It takes what is sent."""
+    """Connected, and the viewer reads."""
     ASLEEP = enum.auto()
-    """It is connected and does not answer or is too slow, so nothing is sent until it does."""
+    """Connected, but the viewer is silent or too slow. Nothing is sent until it has caught up."""
 
 
 class PeerOutlet:
-    """Sends recordings to one address.
+    """Sends recordings to the viewer at one address.
 
-    Rerun is called only after the address has answered a probe, and again only while it goes on answering. After each
-    connect everything that the backlog keeps is sent, so a viewer that comes late, or was killed and comes back, misses
-    only what was too much to keep. Rerun's own streams never reconnect, so each connection gets new ones.
+    Rerun is called only after the address has answered a probe, and only while it keeps answering. After each connect,
+    the outlet sends the whole backlog. A viewer that starts late, or is killed and restarted, misses only entries that
+    the backlog has dropped. Rerun's own streams never reconnect, so each connection gets new streams.
+
+    The outlet has a thread of its own, because Rerun's calls block as long as a viewer makes them. The lane and the
+    other threads read its public attributes without a lock: each is one assignment, and a stale value does no harm.
 
     Attributes:
-        state: How it stands.
+        viewer: The address.
+        state: The state of the connection.
         connects: How many connections were made.
-        was_reached: Whether a flush ever said that the viewer took what was sent.
-        skipped: How many entries the viewer did not get because it was too slow.
-        is_finished: Whether the viewer has got everything, and the streams are closed.
+        was_reached: Whether a flush has ever confirmed that the viewer received what was sent.
+        skipped: How many entries the viewer missed because it was too slow.
+        is_finished: Whether the viewer has received everything and the streams are closed.
+        sender: Counts the calls that were sent.
 
     Args:
         viewer: The address.
-        backlog: What is to be sent.
-        log: Where changes are told.
-        want_snapshot: Called when the viewer lacks the beginning of something: the present state is needed again.
-        may_appear: Whether it is worth waiting at the end for a viewer that never was there.
-        server: The server behind the address if it is our own: it is closed, or left behind, with the outlet.
-        pace: How often things are looked at.
+        backlog: The entries to send.
+        log: The plugin's logger.
+        want_snapshot: Called from the outlet's thread when the viewer missed entries and needs the present state.
+        may_appear: Returns whether to wait at the end for a viewer that has never been reached.
+        server: The server at the address if it is our own. It is closed, or left behind, with the outlet.
+        pace: Timeouts and intervals.
     """
 
     def __init__(
@@ -122,36 +127,39 @@ class PeerOutlet:
         self._thread = threading.Thread(target=self._run, name=f"proofstream-rerun-{viewer.address}", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first probe is made at once."""
+        """Start the thread, which probes the address at once."""
         self._thread.start()
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call of Rerun has not returned for long."""
-        since = self._busy_since
+        """Whether a call of Rerun has been running for too long."""
+        since = self._busy_since  # read once: the outlet's thread resets it at any moment
         return since is not None and time.monotonic() - since > self._pace.stuck_s
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is on its way to the viewer, so that a flush would not wait for it."""
+        """Whether nothing is on its way to the viewer, so that a flush returns at once."""
         if self.state is PeerState.THERE:
             return self._is_flushed and self._position >= self._backlog.end_position
         return self.state is PeerState.AWAY
 
     def is_behind(self, max_bytes: int) -> bool:
-        """Whether it is worth waiting for the viewer: it is awake, if slow, and more than `max_bytes` are left."""
+        """Return whether the viewer is reading, however slowly, and has more than `max_bytes` still to receive."""
         slow_since = self._slow_since
         is_slow = slow_since is not None and time.monotonic() - slow_since < self._pace.patience_s
         is_awake = (self.state is PeerState.THERE and not self.is_stuck) or is_slow
         return is_awake and self._backlog.bytes_from(self._position) > max_bytes
 
     def ask_to_leave(self, leave_by: float) -> None:
-        """Send what is left, and close the streams, until a moment of the monotonic clock."""
+        """Ask the thread to send the rest and close the streams by `leave_by`, a time of the monotonic clock."""
         self._leave_by = leave_by
         self._backlog.wake()
 
     def wait(self) -> bool:
-        """Wait until it has left; leave it behind if it is not done in time. Returns whether the viewer got all."""
+        """Wait until the thread has ended, or abandon its streams at the deadline.
+
+        Returns whether the viewer received everything.
+        """
         assert self._leave_by is not None
         self._thread.join(max(0.0, self._leave_by - time.monotonic()))
         if self._thread.is_alive():
@@ -164,7 +172,7 @@ class PeerOutlet:
 
     @contextmanager
     def _in_rerun(self) -> Generator[None]:
-        """While Rerun is called on streams, which may not return."""
+        """Mark a call of Rerun that may never return, so that `is_stuck` can notice."""
         self._busy_since = time.monotonic()
         try:
             yield
@@ -176,24 +184,27 @@ class PeerOutlet:
             while not self._is_done():
                 self._step()
             self._leave()
-        except Exception:  # noqa: BLE001 - a thread's last word
-            # Streams of a connection in an unknown state are not closed: that could block.
+        except Exception:  # noqa: BLE001 - a thread that died unseen would leave the viewer without a word
+            # Do not close the streams: the state of the connection is unknown, so closing could block forever.
             self._log.exception("rerun: the connection to %s ends here", self.viewer.address)
             self.state = PeerState.ASLEEP
             self._abandon()
 
     def _is_done(self) -> bool:
-        """Whether to leave: asked to, and nothing is left to do or no time to do it in."""
+        """Return whether to leave: asked to, and there is nothing left to send or no time left to send it."""
         if self._leave_by is None:
             return False
-        if time.monotonic() >= self._leave_by - self._pace.flush_s:
+        if time.monotonic() >= self._leave_by - self._pace.flush_s:  # `_leave` needs the rest for its last flush
             return True
         if self.state is PeerState.AWAY:
             return self._was_tried_last() and (bool(self.connects) or not self._may_appear())
         return self.state is PeerState.THERE and self._position >= self._backlog.end_position
 
     def _was_tried_last(self) -> bool:
-        """Whether the address was tried after all was written; if not, that is done next."""
+        """Return whether the address was tried after the last write; if not, make that the next step.
+
+        A viewer may have started between the last attempt and the end, and can still get everything.
+        """
         if not self._is_last_try:
             self._is_last_try = True
             self._due = 0.0
@@ -212,9 +223,10 @@ class PeerOutlet:
             time.sleep(self._rest_s())
 
     def _rest_s(self) -> float:
-        """How long nothing needs to be done."""
+        """Return how long the thread may rest before its next step, in seconds."""
         if self._leave_by is not None:
-            return 0.02
+            return 0.02  # short, because `_is_done` is checked between steps
+        # Not less than 10 ms, or an overdue check would spin; not more than _IDLE_S, to see `ask_to_leave` in time.
         return min(_IDLE_S, max(0.01, self._due - time.monotonic()))
 
     def _try_to_connect(self) -> None:
@@ -225,8 +237,9 @@ class PeerOutlet:
             return
         self.connects += 1
         self.state = PeerState.THERE
+        # Start over: the viewer may be a new process that has never seen any of it.
         self._position = self._backlog.start
-        if self._position:
+        if self._position:  # the oldest entries were dropped
             self._want_snapshot()
         self._due = time.monotonic() + self._pace.first_check_s
 
@@ -240,13 +253,14 @@ class PeerOutlet:
             self._log.warning("rerun: %s %s; it is tried again", self.viewer.address, answer.value)
 
     def _check(self) -> None:
-        """See whether the viewer is awake, and whether it got what was sent."""
+        """Check whether the viewer is awake and has received what was sent."""
+        # Probe before the flush: a flush cannot be relied on to notice a viewer that has just been suspended.
         answer = probe(self.viewer, deadline_s=self._pace.probe_s)
         if answer in _GONE:
             self._lose(answer.value)
             return
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush(self._pace.flush_s)
-        if flushed is Flushed.BROKEN:
+        if flushed is Flushed.BROKEN:  # `_flush` has already dropped the connection
             return
         self._due = time.monotonic() + (self._pace.check_s if flushed is Flushed.DONE else self._pace.retry_s)
         if flushed is Flushed.SLOW:
@@ -256,10 +270,12 @@ class PeerOutlet:
             self._log.info("rerun: %s answers again", self.viewer.address)
         self.state = PeerState.THERE
         self._slow_since = None
+        # Only a confirmed flush resets the back-off: a peer that accepts and then fails must not be tried in a loop.
         self._retry_s = self._pace.retry_s
-        self._viewer_streams.release_ended()
+        self._viewer_streams.release_ended()  # safe now, as the flush has just succeeded
 
     def _fall_asleep(self, answer: Answer) -> None:
+        # A slow viewer still holds a replay up for `patience_s`, a silent one does not: it may be suspended for hours.
         if answer is Answer.SILENT:
             self._slow_since = None
         if self.state is not PeerState.ASLEEP:
@@ -268,7 +284,7 @@ class PeerOutlet:
             self._log.info("rerun: %s %s", self.viewer.address, answer.value if answer is Answer.SILENT else "is slow")
 
     def _flush(self, timeout_s: float) -> Flushed:
-        """Flush what was sent; if something is broken, the connection is lost."""
+        """Flush what was sent, and drop the connection if a stream is broken."""
         with self._in_rerun():
             flushed, reason = self._viewer_streams.flush(timeout_s)
         self._is_flushed = flushed is Flushed.DONE
@@ -278,7 +294,7 @@ class PeerOutlet:
         return flushed
 
     def _lose(self, reason: str) -> None:
-        """The viewer has gone; its streams close at once, as there is nobody to wait for."""
+        """Drop the connection to a viewer that has gone. Its streams close at once, as no peer is left to wait for."""
         self._log.info("rerun: lost %s: %s", self.viewer.address, reason)
         with self._in_rerun():
             self._viewer_streams.close()
@@ -300,7 +316,7 @@ class PeerOutlet:
             self._log.error("rerun: a call was not accepted: %s", problem)
 
     def _leave(self) -> None:
-        """Close the streams, unless the viewer does not answer any more."""
+        """Close the streams, or abandon them if the viewer no longer answers."""
         if self.state is PeerState.AWAY:
             return
         answer = probe(self.viewer, deadline_s=self._pace.probe_s)
@@ -308,7 +324,7 @@ class PeerOutlet:
             self._lose(answer.value)
             return
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush_twice()
-        if flushed is Flushed.SLOW:
+        if flushed is Flushed.SLOW:  # closing a stream waits for its peer, without a time limit
             self.state = PeerState.ASLEEP
             self._abandon()
             return
@@ -318,7 +334,7 @@ class PeerOutlet:
             self._server.close()
 
     def _flush_twice(self) -> Flushed:
-        """Flush; and again, as the first flush may be content although the peer takes nothing."""
+        """Flush twice, because the first flush can succeed although the peer has stopped reading."""
         flushed = self._flush(self._time_left())
         if flushed is Flushed.DONE:
             time.sleep(_ERROR_S)
@@ -327,4 +343,5 @@ class PeerOutlet:
 
     def _time_left(self) -> float:
         assert self._leave_by is not None
+        # Stop 0.1 s early, so that `wait` still sees the thread end; never 0, or every flush would count as slow.
         return max(0.1, self._leave_by - time.monotonic() - 0.1)

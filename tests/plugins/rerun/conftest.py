@@ -1,4 +1,4 @@
-"""Peers that behave well and badly, writes of our own, and ways to read back what arrived."""
+"""Peers that behave well and badly, test writes, and readers of what arrived."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _PACKAGE = importlib.util.find_spec("rerun_cli")
 assert _PACKAGE is not None
 assert _PACKAGE.submodule_search_locations is not None
 PROGRAM = Path(_PACKAGE.submodule_search_locations[0]) / "rerun"
-"""Rerun's program itself, without the Python script around it: it can be stopped and killed by its own id."""
+"""Rerun's program itself, without its Python wrapper, so that signals to its process id reach it."""
 
 DEADLINE_S = 20.0
 
 
 @pytest.fixture(scope="session", autouse=True)
 def strict() -> Iterator[None]:
-    """What Rerun would only warn of is an error."""
+    """Make Rerun raise errors instead of warnings."""
     rr.set_strict_mode(True)
     yield
     rr.set_strict_mode(False)
@@ -49,7 +49,7 @@ def strict() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """An environment in which Rerun's program tells nobody anything."""
+    """An environment in which Rerun's program sends no usage data."""
     home = tmp_path_factory.mktemp("rerun-home")
     places = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data"), "RERUN_STRICT": "1"}
     environ = {**os.environ, **places}
@@ -58,7 +58,7 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 
 def eventually(holds: Callable[[], bool], *, timeout_s: float = DEADLINE_S) -> bool:
-    """Whether it holds before long."""
+    """Return whether a condition becomes true in time."""
     ends = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() >= ends:
@@ -68,14 +68,14 @@ def eventually(holds: Callable[[], bool], *, timeout_s: float = DEADLINE_S) -> b
 
 
 def free_port() -> int:
-    """A port of the loopback address where nobody listens."""
+    """Return a port of the loopback address that is not in use."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 class SavingViewer:
-    """What stands for a viewer: Rerun's own program, which listens as one does and keeps in a file what it is sent."""
+    """Stands in for a viewer: Rerun's own program, which listens like one and saves what it receives to a file."""
 
     def __init__(self, port: int | None, path: Path, environ: Mapping[str, str], *sources: str) -> None:
         self.port = port
@@ -107,12 +107,12 @@ class SavingViewer:
     def rows(self) -> Counter[str]:
         try:
             return rows_of(self.path)
-        except RuntimeError:  # it is being written, and ends amid something
+        except RuntimeError:  # the file is still being written and ends in the middle of a message
             return Counter()
 
 
 class SilentPeer:
-    """Accepts, and says nothing: in a process of its own, so that nothing of ours ends it too early."""
+    """Accepts connections and stays silent. It is a separate process, so that a test's own exit paths cannot end it."""
 
     def __init__(self) -> None:
         code = (
@@ -132,9 +132,9 @@ class SilentPeer:
 
 
 def rows_of(path: Path) -> Counter[str]:
-    """How many rows a file has, by `recording:entity`, or `recording:entity, static`."""
+    """Count the rows of a file by `recording:entity`, or `recording:entity, static`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a file that was not ended has no index
+        warnings.simplefilter("ignore")  # the reader warns of a file without an index, as a killed process leaves it
         reader = RrdReader(path)
         recordings = reader.recordings()
         counts: Counter[str] = Counter()
@@ -147,14 +147,14 @@ def rows_of(path: Path) -> Counter[str]:
 
 
 def recordings_of(path: Path) -> list[str]:
-    """The ids of the recordings in a file."""
+    """Return the ids of the recordings in a file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sorted(recording.recording_id for recording in RrdReader(path).recordings())
 
 
 class Rows:
-    """A write of the tests: rows of one entity."""
+    """A test write: rows of one entity."""
 
     def __init__(self, entity: str, first: int, count: int) -> None:
         self._entity = entity
@@ -173,7 +173,7 @@ class Rows:
 
 
 class Static:
-    """A write of the tests: static data."""
+    """A test write: static data."""
 
     size_bytes = 10
 
@@ -182,7 +182,12 @@ class Static:
 
 
 class Kit:
-    """What tests of the outlets need, so that they need not import from here."""
+    """Everything that tests of the outlets need, because they cannot import from a conftest.
+
+    Attributes:
+        environ: The environment for Rerun's program.
+        told: The lines that outlets have shown to the user.
+    """
 
     DEADLINE_S = DEADLINE_S
     PROGRAM = PROGRAM
@@ -194,17 +199,18 @@ class Kit:
 
     def __init__(self, environ: Mapping[str, str], stack: contextlib.ExitStack) -> None:
         self.environ = dict(environ)
+        self.told: list[str] = []
         self._stack = stack
 
     def viewer(self, path: Path, port: int | None = None) -> SavingViewer:
-        """Start what stands for a viewer; it is killed at the end of the test."""
+        """Start a stand-in for a viewer; it is killed at the end of the test."""
         viewer = SavingViewer(port or free_port(), path, self.environ)
         self._stack.callback(viewer.kill)
         return viewer
 
     @contextlib.contextmanager
     def reader(self, port: int, path: Path) -> Generator[SavingViewer]:
-        """Open a server as a viewer does, and keep in a file what it gives; killed at the end."""
+        """Connect to a server like a viewer and save what it sends to a file; killed at the end."""
         reader = SavingViewer(None, path, self.environ, f"rerun+http://127.0.0.1:{port}/proxy")
         try:
             yield reader
@@ -212,15 +218,18 @@ class Kit:
             reader.kill()
 
     def silent_peer(self) -> SilentPeer:
-        """Start a peer that accepts and says nothing."""
+        """Start a peer that accepts connections and stays silent."""
         peer = SilentPeer()
         self._stack.callback(peer.kill)
         return peer
 
     def outlets(self, *connections: str, live: bool = True, **settings: Any) -> Outlets:
-        """Outlets, which are closed at the end of the test if it did not do so."""
+        """Make outlets; they are closed at the end of the test at the latest."""
         outlets = Outlets(
-            Settings(connections=connections, **settings), live=live, log=logging.getLogger("proofstream.rerun.test")
+            Settings(connections=connections, **settings),
+            live=live,
+            tell=self.told.append,
+            log=logging.getLogger("proofstream.rerun.test"),
         )
         self._stack.callback(outlets.close, 2.0)
         return outlets
@@ -228,7 +237,7 @@ class Kit:
     def recording(
         self, recording_id: str = "first", snapshot: Callable[[], Sequence[Write]] = lambda: [Static()]
     ) -> Recording:
-        """A recording with a static entity."""
+        """Make a recording with a static entity."""
         return Recording(
             application_id="proofstream-test",
             recording_id=recording_id,
@@ -241,19 +250,19 @@ class Kit:
 
     @contextlib.contextmanager
     def port_9876_unused(self) -> Generator[int]:
-        """Where a viewer would be found that somebody uses: nobody is there for us. Gives the port in its place."""
+        """Look for the user's viewer on a free port instead of 9876; gives that port."""
         with pytest.MonkeyPatch.context() as patch:
             port = free_port()
             patch.setattr("proofstream_rerun.outlets.spawned_viewer.USUAL_PORT", port)
             yield port
 
     def kill(self, pid: int) -> None:
-        """Kill a process that a test started through us."""
+        """Kill a process that a test started indirectly."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
     def verify(self, path: Path) -> str:
-        """What Rerun's own check says of a file; nothing if all is well."""
+        """Return the complaints of Rerun's own check of a file; empty if it passes."""
         done = self.run_program("rrd", "verify", str(path))
         return done.stderr if done.returncode else ""
 
@@ -266,7 +275,7 @@ class Kit:
     def run_python(
         self, code: str, *arguments: str, timeout_s: float = 60.0, **environ: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run code in an interpreter of its own until it ends."""
+        """Run code in a separate interpreter until it ends."""
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env={**self.environ, **environ},
@@ -292,7 +301,7 @@ def kit(quiet: Mapping[str, str]) -> Iterator[Kit]:
 
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
-    """No outlet leaves a thread behind, except one that was abandoned on purpose."""
+    """Check that no outlet leaves a thread behind, except one that was abandoned on purpose."""
     before = set(threading.enumerate())
     yield
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("proofstream-rerun")]

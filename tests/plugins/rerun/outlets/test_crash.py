@@ -46,7 +46,9 @@ recording = Recording(
     blueprint=lambda: rrb.Blueprint(rrb.TimeSeriesView(origin="/values")),
     snapshot=lambda: [],
 )
-outlets = Outlets(Settings(connections=tuple(sys.argv[1:])), live=True, log=logging.getLogger("proofstream.rerun"))
+settings = Settings(connections=tuple(sys.argv[1:]))
+log = logging.getLogger("proofstream.rerun")
+outlets = Outlets(settings, live=True, tell=log.info, log=log)
 outlets.begin_recording(recording)
 
 

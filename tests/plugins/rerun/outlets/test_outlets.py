@@ -1,7 +1,8 @@
-"""Recordings arrive: in files, at a server of our own, at viewers; one after the other and several at once."""
+"""Recordings arrive in files, at our own server and at viewers, one after another and at once."""
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ def recording(name):
                      snapshot=lambda: [])
 
 folder = Path(sys.argv[1])
-outlets = Outlets(Settings(connections=[f"file:{folder / 'proof.rrd'}"]), live=True, log=logging.getLogger())
+settings = Settings(connections=[f"file:{folder / 'proof.rrd'}"])
+outlets = Outlets(settings, live=True, tell=print, log=logging.getLogger())
 threads = []
 for number in range(32):
     outlets.begin_recording(recording(str(number)))
@@ -34,7 +36,7 @@ for number in range(32):
 more = "no" if threads[31] <= threads[0] else threads[31] - threads[0]
 print(f"{len(list(folder.iterdir()))} files, {more} threads more")
 """
-"""Thirty-two recordings one after the other, as in a service that runs for days."""
+"""Thirty-two recordings one after another, as in a service that runs for days."""
 
 
 def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> None:
@@ -50,11 +52,11 @@ def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> No
     rows = kit.rows_of(path)
     assert (rows["first:values"], rows["first:others"], rows["first:about, static"]) == (100, 50, 1)
     assert [blueprint.kind for blueprint in RrdReader(path).blueprints()] == ["blueprint"]
-    # Twenty, the static data, the layout, what the recording is.
+    # Twenty calls with rows, then the static data, the layout and the properties of the recording.
     assert outlets.counters() == {"writes": 23, "reconnects": 0}
 
 
-def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
+def test_a_recording_carries_its_name_and_properties(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}")
     outlets.begin_recording(kit.recording())
@@ -63,7 +65,7 @@ def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
     (entry,) = RrdReader(path).recordings()
     assert (entry.application_id, entry.recording_id) == ("proofstream-test", "first")
     columns: dict[str, Any] = {}
-    chunks: Any = RrdReader(path).stream()  # what is in them is pyarrow's, which ships no types
+    chunks: Any = RrdReader(path).stream()  # their content is pyarrow's, which ships no types
     for chunk in chunks:
         columns |= chunk.to_record_batch().to_pydict()
     assert columns["RecordingInfo:name"] == [["the first one"]]
@@ -72,12 +74,12 @@ def test_a_recording_says_what_it_is(kit: Any, tmp_path: Path) -> None:
     assert columns["layers"] == [[3]]
 
 
-def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
+def test_each_proof_has_a_file_and_only_the_named_file_is_overwritten(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "proof.rrd"
     path.write_text("old", "ascii")
-    (tmp_path / "proof-2.rrd").write_text("somebody's", "ascii")
+    (tmp_path / "proof-2.rrd").write_text("another program's", "ascii")
     outlets = kit.outlets(f"file:{path}")
     for name in ("first", "second", "third"):
         outlets.begin_recording(kit.recording(name))
@@ -86,7 +88,7 @@ def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
         outlets.end_recording(name)
     outlets.close(5)
 
-    assert (tmp_path / "proof-2.rrd").read_text("ascii") == "somebody's"
+    assert (tmp_path / "proof-2.rrd").read_text("ascii") == "another program's"
     files = {"first": path, "second": tmp_path / "proof-3.rrd", "third": tmp_path / "proof-4.rrd"}
     for name, file in files.items():
         assert kit.verify(file) == ""
@@ -95,7 +97,7 @@ def test_each_proof_has_a_file_and_nothing_is_overwritten_but_what_was_named(
     assert caplog.messages == [f"rerun: {second} was there before; the next recording is {tmp_path / 'proof-3.rrd'}"]
 
 
-def test_what_is_written_into_nothing_is_passed_over(kit: Any, tmp_path: Path) -> None:
+def test_writes_to_an_unknown_recording_are_ignored(kit: Any, tmp_path: Path) -> None:
     outlets = kit.outlets(f"file:{tmp_path / 'proof.rrd'}", "serve")
     outlets.send_writes("never", [kit.Rows("values", 0, 1)])
     outlets.send_blueprint("never")
@@ -131,7 +133,7 @@ def test_a_viewer_may_be_named_in_several_ways(kit: Any, tmp_path: Path, form: s
     assert kit.eventually(lambda: viewer.rows()["first:about, static"] == 1)
 
 
-def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those(kit: Any, tmp_path: Path) -> None:
+def test_our_server_gives_every_viewer_all_recordings_and_nothing_else(kit: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     outlets = kit.outlets(f"serve:{port}")
     for name in ("first", "second"):
@@ -149,7 +151,7 @@ def test_our_server_gives_all_recordings_to_whoever_comes_and_no_more_than_those
     assert kit.recordings_of(tmp_path / "late.rrd") == ["first", "second", "third"]
 
 
-def test_a_viewer_that_was_killed_gets_all_from_our_server_again(kit: Any, tmp_path: Path) -> None:
+def test_a_killed_viewer_gets_everything_from_our_server_again(kit: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     outlets = kit.outlets(f"serve:{port}")
     outlets.begin_recording(kit.recording())
@@ -172,7 +174,7 @@ def test_our_server_listens_on_the_loopback_address_only(kit: Any, tmp_path: Pat
     assert f"00000000:{port:04X}" not in listening
 
 
-def test_a_port_that_is_taken_is_said_at_once(kit: Any) -> None:
+def test_a_taken_port_is_an_error_at_once(kit: Any) -> None:
     port = kit.free_port()
     kit.outlets(f"serve:{port}")
 
@@ -180,21 +182,24 @@ def test_a_port_that_is_taken_is_said_at_once(kit: Any) -> None:
         kit.outlets(f"serve:{port}")
 
 
-def test_without_a_port_another_one_is_taken(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_server_finds_a_port_and_says_how_to_open_it(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
     kit.outlets("serve")
-    kit.outlets("serve")
+    kit.outlets("serve", live=False)
 
-    lines = [message for message in caplog.messages if "can be watched" in message]
-    assert len(set(lines)) == 2
+    live, replay = (re.sub(r"127\.0\.0\.1:\d+", "HOST:PORT", line) for line in kit.told)
+    assert live == "rerun: the proof can be watched: rerun --connect rerun+http://HOST:PORT/proxy"
+    assert replay == "rerun: until the replay has ended it can be watched: rerun --connect rerun+http://HOST:PORT/proxy"
+    assert len({line.rpartition(" ")[2] for line in kit.told}) == 2
+    assert not [message for message in caplog.messages if "can be watched" in message]  # an announcement is no warning
 
 
-def test_what_recordings_held_is_given_back_when_they_have_ended(kit: Any, tmp_path: Path) -> None:
+def test_the_memory_of_ended_recordings_is_released(kit: Any, tmp_path: Path) -> None:
     done = kit.run_python(MANY, str(tmp_path))
 
     assert done.stdout == "32 files, no threads more\n", done.stderr
 
 
-def test_a_file_that_somebody_took_away_is_lost(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_was_deleted_is_lost(kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "proof.rrd"
     outlets = kit.outlets(f"file:{path}")
     outlets.begin_recording(kit.recording())
