@@ -1,3 +1,3 @@
-"""Where recordings go: files, viewers, our own server."""
+"""Destinations of recordings: files, viewers and our own server."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was written, kept for viewers that come late, come back or are slow: each reads it at its own pace."""
+"""Keeps what was written for viewers that start late, come back or are slow; each reads at its own pace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import rerun.blueprint as rrb
 
 _ENTRY_BYTES = 500
-"""What an entry takes besides what it holds."""
+"""The memory that an entry takes besides its writes, roughly."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -23,11 +23,11 @@ class Chapter:
     """One recording in the backlog.
 
     Attributes:
-        recording: Which one.
-        blueprint: Its layout now.
-        blueprint_version: How often the layout was made; a reader compares it with what it sent.
-        opening: The first snapshot, which whoever opens the recording gets first. It is kept as long as the chapter is.
-        has_gaps: Whether some of it was let go.
+        recording: The recording.
+        blueprint: Its present layout.
+        blueprint_version: Counts the layouts so far. A reader compares it with the version that it sent last.
+        opening: The first snapshot, which every viewer gets first. It is kept as long as the chapter.
+        has_gaps: Whether some of its entries were dropped.
     """
 
     recording: Recording
@@ -39,13 +39,13 @@ class Chapter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One thing that happened to a recording.
+    """One step in the life of a recording.
 
     Attributes:
         chapter: The recording.
-        writes: What was written at once; nothing where the recording was begun, got another layout, or ended.
+        writes: Calls that were written together; empty if the recording was begun, got another layout, or ended.
         is_end: Whether the recording ended.
-        size_bytes: About how much memory it holds.
+        size_bytes: Roughly how much memory it holds.
     """
 
     chapter: Chapter
@@ -56,12 +56,12 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BacklogPage:
-    """What a reader has before it.
+    """The next entries for a reader.
 
     Attributes:
-        entries: The next entries, in order.
-        after: Where the reader stands when it has read them.
-        skipped: How many entries were let go before the reader came to them.
+        entries: The entries, in order.
+        after: The reader's position after these entries.
+        skipped: How many entries were dropped before the reader came to them.
     """
 
     entries: Sequence[Entry]
@@ -70,10 +70,12 @@ class BacklogPage:
 
 
 class Backlog:
-    """Everything written, oldest first, up to a size. One thread writes and any number read.
+    """Everything written, oldest first, up to a size. One thread writes; any number of threads read.
+
+    A position counts all entries since the start, including dropped ones, so that a reader notices what it missed.
 
     Args:
-        max_bytes: How much is kept. The oldest is let go, read or not; the newest entry stays, whatever its size.
+        max_bytes: How much to keep. The oldest entries are dropped, read or not; the newest stays whatever its size.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -91,7 +93,7 @@ class Backlog:
         self._append(Entry(chapter=chapter))
 
     def add_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
-        """Keep what was written into a recording."""
+        """Add calls that were written to a recording."""
         size = _ENTRY_BYTES + sum(write.size_bytes for write in writes)
         self._append(Entry(chapter=self._chapters[recording_id], writes=tuple(writes), size_bytes=size))
 
@@ -107,7 +109,7 @@ class Backlog:
         self._append(Entry(chapter=self._chapters.pop(recording_id), is_end=True))
 
     def has_gaps(self, recording_id: str) -> bool:
-        """Whether some of a recording was let go."""
+        """Return whether some entries of a recording were dropped."""
         return self._chapters[recording_id].has_gaps
 
     def _append(self, entry: Entry) -> None:
@@ -123,26 +125,30 @@ class Backlog:
 
     @property
     def start(self) -> int:
-        """Where the oldest entry that is kept stands."""
-        return self._start
+        """The position of the oldest entry that is kept."""
+        return self._start  # one int, so no lock is needed to read it
 
     @property
     def end_position(self) -> int:
-        """Where the next entry will stand."""
+        """The position of the next entry to be added."""
         with self._changed:
             return self._start + len(self._entries)
 
     def bytes_from(self, position: int) -> int:
-        """About how much of what is kept stands from `position` on."""
+        """Return roughly how many bytes are kept from `position` on."""
         with self._changed:
             unread = self._start + len(self._entries) - max(position, self._start)
+            # Counted from the end: a deque is slow to index in the middle, and readers are mostly near the end.
             return sum(entry.size_bytes for entry in itertools.islice(reversed(self._entries), unread))
 
     def read_page(self, position: int, *, max_bytes: int, wait_s: float = 0.0) -> BacklogPage:
-        """The entries from `position` on, up to a size and at least one; waits for that one."""
+        """Return the entries from `position` on, up to a size but at least one; wait `wait_s` seconds for that one.
+
+        The page is empty if nothing came in time.
+        """
         with self._changed:
             if position >= self._start + len(self._entries):
-                self._changed.wait(wait_s)
+                self._changed.wait(wait_s)  # once, without a loop: `wake` must end it although there is no entry
             at = max(position, self._start)
             taken: list[Entry] = []
             size = 0
@@ -154,6 +160,6 @@ class Backlog:
             return BacklogPage(entries=taken, after=at + len(taken), skipped=at - position)
 
     def wake(self) -> None:
-        """Make whoever waits in `read` look again."""
+        """Wake all readers that wait in `read_page`."""
         with self._changed:
             self._changed.notify_all()

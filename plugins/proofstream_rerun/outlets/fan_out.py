@@ -240,5 +240,5 @@ class Outlets:
             self._log.info("rerun: %s was closed before the end", peer.viewer.address)
             return
         self._lost_viewers += 1
-        problem = "does not answer any more and lacks the end" if peer.connects else "was never there"
+        problem = "no longer answers and misses the end" if peer.connects else "was never reached"
         self._log.error("rerun: the viewer at %s %s", peer.viewer.address, problem)

@@ -1,4 +1,4 @@
-"""Recordings as files: one for each proof, flushed at least every second, so that a crash loses no more than that."""
+"""Writes each recording to a file of its own, flushed every second so that a crash loses little more than that."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 FLUSH_EVERY_S = 1.0
 _TICK_S = 1.0
-"""Single rows are gathered as long: each chunk costs 1.5 kB in the file."""
+"""How long Rerun gathers single rows into a chunk. Each chunk costs 1.5 kB in the file, so longer makes it smaller."""
 
 _FLUSH_S = 2.0
+"""How long a flush may hold the lane up. A slow disk is not an error: the next flush continues."""
+
 _END_S = 4.0
-"""How long the last flush of a file may take; a disk that hangs holds up the end of everything."""
+"""How long the last flush may take. It is bounded because a disk that hangs would hold up the command's exit."""
 
 _FULL_BYTES = 2**20
+"""With less free space than this, a failed write is blamed on a full disk."""
 
 
 @dataclass(slots=True)
@@ -40,18 +43,19 @@ class _OpenFile:
 
 
 class FileOutlet:
-    """Writes recordings to files, on the lane: a source that can wait is held up rather than that something is missing.
+    """Writes recordings to files.
 
-    A file that cannot be written ends there, with one line in the log.
+    It writes on the plugin's lane, without a thread of its own: a slow disk then holds a replay up instead of losing
+    rows. When a file cannot be written, that file ends there, and one line in the log says why.
 
     Attributes:
-        sender: Counts what was written.
-        lost_files: How many recordings have no file, or one that ends too early.
-        lost_writes: How many writes came after that.
+        sender: Counts the calls that were written.
+        lost_files: How many recordings have no file, or a file that ends too early.
+        lost_writes: How many writes were dropped because their file had ended.
 
     Args:
-        file: Where the first recording goes to.
-        log: Where failures are told.
+        file: The file of the first recording.
+        log: The plugin's logger.
         clock: A monotonic clock in seconds.
     """
 
@@ -66,14 +70,14 @@ class FileOutlet:
         self._open: dict[str, _OpenFile] = {}
 
     def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
-        """Make the next file, and write what is known."""
+        """Create the next file, and write the recording's properties, layout and first snapshot."""
         path = self._file.path
         try:
             path = self._next_path()
             stream = open_stream(recording, rr.FileSink(path), tick_s=_TICK_S)
         except (OSError, RuntimeError) as error:
             self.lost_files += 1
-            self._log.error("rerun: there is no recording in %s: %s", path, error)
+            self._log.error("rerun: cannot make the recording %s: %s", path, error)
             return
         self._open[recording.recording_id] = _OpenFile(path, stream, flushed_at=self._clock())
         self.sender.introduce(recording, stream)
@@ -81,20 +85,20 @@ class FileOutlet:
         self.send_writes(recording.recording_id, opening)
 
     def _next_path(self) -> Path:
-        """The file of the first proof is replaced; for a later one nothing is touched that is there."""
+        """Return the path of the next file. Only the first may replace a file; later ones skip names in use."""
         self._number += 1
-        if self._number == 1:
+        if self._number == 1:  # the user named this one
             return self._file.path
         wanted = path = self._file.numbered(self._number)
         while not _make(path):
             self._number += 1
             path = self._file.numbered(self._number)
         if path != wanted:
-            self._log.warning("rerun: %s was there before; the next recording is %s", wanted, path)
+            self._log.warning("rerun: %s exists; the next recording is %s", wanted, path)
         return path
 
     def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
-        """Write, and flush if it is time to."""
+        """Write the calls, and flush if a flush is due."""
         opened = self._open.get(recording_id)
         if opened is None:
             self.lost_writes += len(writes)
@@ -115,10 +119,10 @@ class FileOutlet:
     def _tell_problem(self) -> None:
         problem = self.sender.take_problem()
         if problem is not None:
-            self._log.error("rerun: a call was not accepted: %s", problem)
+            self._log.error("rerun: Rerun rejected a call: %s", problem)
 
     def tick(self) -> None:
-        """Flush what waits for it."""
+        """Flush every file that is due, so that an idle stream reaches the disk as well."""
         for recording_id, opened in list(self._open.items()):
             self._flush_if_due(recording_id, opened)
 
@@ -131,7 +135,7 @@ class FileOutlet:
 
     def _flush(self, recording_id: str, opened: _OpenFile) -> None:
         flushed, reason = flush(opened.stream, _FLUSH_S)
-        if flushed is Flushed.BROKEN:
+        if flushed is Flushed.BROKEN:  # Rerun's writer has stopped; nothing later would reach the file
             self._give_up(self._open.pop(recording_id), reason)
             opened.stream.disconnect()
 
@@ -140,23 +144,26 @@ class FileOutlet:
         self._log.error("rerun: the recording ends here: %s: %s", opened.path, _why(opened.path, reason))
 
     def end_recording(self, recording_id: str) -> None:
-        """End a recording: its file gets the index that makes it complete."""
+        """End a recording: complete its file with the index at its end."""
         opened = self._open.pop(recording_id, None)
         if opened is None:
             return
         flushed, reason = flush(opened.stream, _END_S)
         if flushed is not Flushed.DONE:
             self._give_up(opened, reason)
-        elif not opened.path.exists():
-            self._give_up(opened, "the file was taken away")
+        elif not opened.path.exists():  # writes to a deleted file succeed, so no flush notices
+            self._give_up(opened, "the file was deleted")
         if flushed is Flushed.SLOW:
-            abandon_streams([opened.stream])  # to close it would wait for the disk, for ever
+            abandon_streams([opened.stream])  # closing it would wait for the disk without a limit
         else:
             opened.stream.disconnect()
 
 
 def _make(path: Path) -> bool:
-    """Make a file; False if one is there."""
+    """Create an empty file, and return False if the name is in use.
+
+    Creating it reserves the name; checking first would leave a gap in which another process could take it.
+    """
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
@@ -165,7 +172,7 @@ def _make(path: Path) -> bool:
 
 
 def _why(path: Path, reason: str) -> str:
-    """Rerun says only that its writer has stopped."""
+    """Return why a file ended, as Rerun reports only that its writer has stopped."""
     try:
         free = shutil.disk_usage(path.parent).free
     except OSError as error:

@@ -250,7 +250,7 @@ class PeerOutlet:
     def _tell_absence(self, answer: Answer) -> None:
         if not self._has_told and not self._may_appear():
             self._has_told = True
-            self._log.warning("rerun: %s %s; it is tried again", self.viewer.address, answer.value)
+            self._log.warning("rerun: %s %s; retrying", self.viewer.address, answer.value)
 
     def _check(self) -> None:
         """Check whether the viewer is awake and has received what was sent."""
@@ -313,7 +313,7 @@ class PeerOutlet:
         self._position = page.after
         problem = self.sender.take_problem()
         if problem is not None:
-            self._log.error("rerun: a call was not accepted: %s", problem)
+            self._log.error("rerun: Rerun rejected a call: %s", problem)
 
     def _leave(self) -> None:
         """Close the streams, or abandon them if the viewer no longer answers."""

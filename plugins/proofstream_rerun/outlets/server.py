@@ -1,4 +1,4 @@
-"""A server of our own, for viewers of this machine: whoever opens it gets everything that it keeps, at any time."""
+"""Runs our own server, from which viewers on this machine get everything that it keeps, at any time."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from proofstream_rerun.connections import Viewer
 from proofstream_rerun.sdk.recording_streams import open_layout
 
 LOOPBACK = "127.0.0.1"
-"""Whoever can connect can read everything and write, too, so nobody else's machine is let in."""
+"""Connections are not authenticated and may also write, so only this machine may connect."""
 
 USUAL_PORT = 9877
-"""Not the port that viewers listen on, 9876: a viewer that is started by itself must not meet us there."""
+"""Not 9876, the port that viewers listen on: a viewer that is started later must find that one free."""
 
 
 class Server:
     """Rerun's server within this process.
 
-    It belongs to a stream that never gets a row. That of a recording would be listed as one more, empty recording, so
-    it is that of a layout for an application that does not exist, which viewers keep to themselves.
+    Rerun ties a server to a stream. A stream of a recording would appear in viewers as an empty recording, so this one
+    is a stream of a layout, for an application that does not exist: viewers do not list those. It never gets a row.
 
     Attributes:
         viewer: Its address.
 
     Args:
-        port: The port; None for the usual one, or another if that is taken.
-        memory: How much it keeps, as Rerun reads it.
+        port: The port; None for the usual one, or any free one if that is taken.
+        memory: How much it keeps, in Rerun's notation, such as `256MiB`.
 
     Raises:
         ConfigError: The port is taken.
@@ -41,18 +41,23 @@ class Server:
         self._stream.set_sinks(sink)
 
     def streams(self) -> list[rr.RecordingStream]:
-        """The stream that it belongs to, while it is open."""
+        """Return the stream that the server is tied to, while it is open."""
         return [] if self._stream is None else [self._stream]
 
     def close(self) -> None:
-        """End it: viewers keep what they have."""
-        self._stream = None
+        """End the server. Viewers keep what they have received."""
+        self._stream = None  # Rerun ends the server when the last reference to its stream is gone
 
 
 def free_port(usual: int) -> int:
-    """The usual port if nobody listens there, else any that is free."""
+    """Return the usual port if it is free, else any free port.
+
+    Raises:
+        ConfigError: There is no free port.
+    """
     for port in (usual, 0):
         with socket.socket() as tried:
+            # Without it, connections of a run that has just ended (TIME_WAIT) would make the port look taken.
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 tried.bind((LOOPBACK, port))
@@ -66,7 +71,7 @@ def _usable_port(port: int | None) -> int:
     found = free_port(port or USUAL_PORT)
     if port not in {None, found}:
         raise ConfigError(
-            f"rerun: serve:{port} cannot be had: the port is taken or not for everybody",
-            hint="name another one, or write serve alone",
+            f"rerun: serve:{port} is not available: the port is taken or needs privileges",
+            hint="name another port, or write serve alone",
         )
     return found

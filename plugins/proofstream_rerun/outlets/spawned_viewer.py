@@ -1,4 +1,4 @@
-"""A viewer of our own: found, started in a window, and left running when we end."""
+"""Starts a viewer in a window, or finds a running one, and leaves it running when we end."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.outlets.server import LOOPBACK, free_port
 
 USUAL_PORT = 9876
-"""Where Rerun's viewer listens; one that is there already is used."""
+"""The port that Rerun's viewer listens on by default. A viewer that is already there is used."""
 
 _SERVER_MEMORY = "256MiB"
 _PROBE_S = 0.5
 _LOOK_EVERY_S = 0.05
 _SETTLE_S = 1.0
-"""A viewer listens before it looks for a screen."""
+"""How long to watch a new viewer: it listens before it opens its window, and ends if there is no screen."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INSTEAD = "use serve and open its address on a machine with a screen, or file:PATH"
 
 
 class SpawnedViewer:
-    """A viewer that we started, or found where ours would be.
+    """A viewer that we started, or found on its usual port.
 
     Attributes:
         viewer: Its address.
 
     Args:
-        program: What to start; the viewer that comes with Rerun's SDK by default.
-        memory: How much it may use, as Rerun reads it.
+        program: The program to start; None for the viewer that comes with Rerun's SDK.
+        memory: How much it may use, in Rerun's notation, such as `2GiB`.
         environ: Our environment.
 
     Raises:
-        ConfigError: There is no screen or no program, or it cannot be started.
+        ConfigError: There is no screen or no program, or the program cannot be started.
     """
 
     def __init__(self, program: Path | None, *, memory: str, environ: Mapping[str, str] = os.environ) -> None:
         self.viewer = Viewer(LOOPBACK, USUAL_PORT)
         self._pid: int | None = None
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - what it says when it ends at once
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - its standard error, for when it ends at once
         if probe(self.viewer, deadline_s=_PROBE_S) is Answer.SPEAKS:
             return
         try:
@@ -64,12 +64,12 @@ class SpawnedViewer:
         options = ["--port", str(self.viewer.port), "--bind", LOOPBACK, "--memory-limit", memory]
         options += ["--server-memory-limit", _SERVER_MEMORY, "--hide-welcome-screen", "--expect-data-soon"]
         try:
-            # Not by `subprocess`, which wants its children back: the viewer goes on when we have ended. A session of
-            # its own, as an interrupt in our terminal is not for the viewer.
+            # posix_spawn, not subprocess: the viewer outlives us, and subprocess warns of children that were not
+            # reaped. setsid keeps our Ctrl-C from it.
             self._pid = os.posix_spawn(
                 program,
                 [str(program), *options],
-                {**environ, "RERUN_APP_ONLY": "true"},  # it is a window, not a person's first steps
+                {**environ, "RERUN_APP_ONLY": "true"},  # skip the steps for first-time users
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -81,10 +81,10 @@ class SpawnedViewer:
             raise ConfigError(f"rerun: the viewer {program} cannot be started: {error}", hint=_INSTEAD) from None
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it can be reached and has opened its window; returns whether it has.
+        """Wait until the viewer can be reached and has opened its window; return whether it has.
 
         Raises:
-            ConfigError: It has ended.
+            ConfigError: The viewer has ended.
         """
         with self._said:
             ends = time.monotonic() + timeout_s
@@ -104,9 +104,9 @@ class SpawnedViewer:
             raise ConfigError(f"rerun: the viewer ended at once: {self._last_words()}", hint=_INSTEAD)
 
     def is_running(self) -> bool:
-        """Whether it runs, as far as we know."""
+        """Return whether the viewer is running, as far as we know: one that we found always counts as running."""
         if self._pid is not None:
-            with contextlib.suppress(ChildProcessError):  # somebody else was told of its end
+            with contextlib.suppress(ChildProcessError):  # other code in this process has reaped it
                 if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
                     return True
             return False
@@ -116,7 +116,7 @@ class SpawnedViewer:
         self._said.seek(0)
         said = _COLOUR.sub("", self._said.read().decode("utf-8", "replace"))
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        return lines[-1] if lines else "it says nothing"
+        return lines[-1] if lines else "no output"
 
 
 def _require_screen(environ: Mapping[str, str]) -> None:
@@ -125,7 +125,11 @@ def _require_screen(environ: Mapping[str, str]) -> None:
 
 
 def _find(environ: Mapping[str, str]) -> Path:
-    """The viewer of the SDK's own version, else any."""
+    """Find the viewer that matches the SDK's version, else any on the path.
+
+    Raises:
+        ConfigError: There is no viewer.
+    """
     package = importlib.util.find_spec("rerun_cli")
     folders = [Path(place) for place in (package.submodule_search_locations or ())] if package is not None else []
     for folder in [*folders, Path(sys.executable).parent]:

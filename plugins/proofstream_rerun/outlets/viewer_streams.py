@@ -1,4 +1,4 @@
-"""The streams of one connection to a viewer: one for each recording that the viewer was told of."""
+"""Keeps the streams of one connection to a viewer, one for each recording."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proofstream_rerun.outlets.backlog import Chapter, Entry
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 
 _TICK_S = 0.1
-"""How long single rows are gathered: somebody watches."""
+"""How long Rerun gathers single rows into a chunk: short, because a user is watching."""
 
 
 @dataclass(slots=True)
@@ -21,11 +21,11 @@ class _OpenStream:
 
 
 class ViewerStreams:
-    """Sends entries of the backlog over one connection. Each call may block for as long as the peer makes it.
+    """Sends entries of the backlog over one connection. Each call may block as long as the peer makes it.
 
     Args:
-        url: Where to.
-        sender: Counts what was sent.
+        url: The viewer's URL.
+        sender: Sends and counts the calls.
     """
 
     def __init__(self, url: str, sender: CallSender) -> None:
@@ -34,10 +34,12 @@ class ViewerStreams:
         self._opened: dict[Chapter, _OpenStream] = {}
 
     def send_entry(self, entry: Entry) -> None:
-        """Send an entry; a recording that is new to the viewer is introduced first."""
+        """Send an entry, after the properties and opening of its recording if that is new to the viewer."""
         chapter = entry.chapter
         opened = self._opened.get(chapter) or self._open(chapter)
-        version = chapter.blueprint_version  # read first: a newer layout under an old version is sent once more
+        # Read the version before the blueprint: the lane may replace both meanwhile, writing the blueprint first. A new
+        # blueprint under an old version is sent twice; an old one under a new version would stay.
+        version = chapter.blueprint_version
         if opened.blueprint_version != version:
             self._sender.send_blueprint(chapter.blueprint, opened.stream)
             opened.blueprint_version = version
@@ -52,7 +54,7 @@ class ViewerStreams:
         return opened
 
     def flush(self, timeout_s: float) -> tuple[Flushed, str]:
-        """Flush every stream, each for as long; returns the worst that happened, and what Rerun says of it."""
+        """Flush every stream, for up to `timeout_s` each; return the worst result, and Rerun's reason for it."""
         worst = Flushed.DONE, ""
         for opened in list(self._opened.values()):
             flushed, reason = flush(opened.stream, timeout_s)
@@ -63,13 +65,14 @@ class ViewerStreams:
         return worst
 
     def streams(self) -> list[rr.RecordingStream]:
-        """All streams that are open."""
-        return [opened.stream for opened in list(self._opened.values())]
+        """Return all open streams. Any thread may ask."""
+        return [opened.stream for opened in list(self._opened.values())]  # a copy first: the outlet's thread adds some
 
     def release_ended(self) -> None:
-        """Close the streams of recordings that have ended; they must have been flushed."""
+        """Close the streams of recordings that have ended. Flush them first, or closing them blocks."""
+        # Rerun closes a stream when the last reference to it is gone.
         self._opened = {chapter: opened for chapter, opened in self._opened.items() if not opened.is_ended}
 
     def close(self) -> None:
-        """Close all streams; that returns at once if the peer has gone, or has taken everything."""
+        """Close all streams. This returns at once if the peer has gone or has received everything."""
         self._opened.clear()

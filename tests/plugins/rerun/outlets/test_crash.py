@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_begun_disturbs_nobody(
     assert kit.verify(path) == ""
     assert kit.rows_of(path)["first:values"] == 100
     (line,) = caplog.messages
-    assert line.startswith("rerun: there is no recording in /dev/full: ")
+    assert line.startswith("rerun: cannot make the recording /dev/full: ")
     assert "No space left on device" in line
     assert (outlets.counters()["lost_files"], outlets.counters()["lost_writes"]) == (1, 1)
 
@@ -178,7 +178,7 @@ def test_a_stopped_viewer_does_not_keep_the_process_from_its_end(kit: Any, tmp_p
     assert process.returncode == 0
     assert float(took) < 3
     assert lost == "1"
-    assert f"said: rerun: the viewer at 127.0.0.1:{viewer.port} does not answer any more and lacks the end" in err
+    assert f"said: rerun: the viewer at 127.0.0.1:{viewer.port} no longer answers and misses the end" in err
     assert kit.verify(path) == ""
     assert kit.rows_of(path)["first:values"] == 200_000
 

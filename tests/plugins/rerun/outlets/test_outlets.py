@@ -94,7 +94,7 @@ def test_each_proof_has_a_file_and_only_the_named_file_is_overwritten(
         assert kit.verify(file) == ""
         assert kit.rows_of(file)[f"{name}:values"] == 7
     second = tmp_path / "proof-2.rrd"
-    assert caplog.messages == [f"rerun: {second} was there before; the next recording is {tmp_path / 'proof-3.rrd'}"]
+    assert caplog.messages == [f"rerun: {second} exists; the next recording is {tmp_path / 'proof-3.rrd'}"]
 
 
 def test_writes_to_an_unknown_recording_are_ignored(kit: Any, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_taken_port_is_an_error_at_once(kit: Any) -> None:
     port = kit.free_port()
     kit.outlets(f"serve:{port}")
 
-    with pytest.raises(ConfigError, match=f"serve:{port} cannot be had"):
+    with pytest.raises(ConfigError, match=f"serve:{port} is not available"):
         kit.outlets(f"serve:{port}")
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_was_deleted_is_lost(kit: Any, tmp_path: Path, caplog: pytes
     outlets.close(5)
 
     assert outlets.counters()["lost_files"] == 1
-    assert caplog.messages == [f"rerun: the recording ends here: {path}: the file was taken away"]
+    assert caplog.messages == [f"rerun: the recording ends here: {path}: the file was deleted"]
 
 
 def test_an_application_keeps_its_own_recording(kit: Any, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_nobody_is_there(kit: Any, party: Any, caplog: pytest.LogCaptureFixture)
 
     assert not lonely.leave()
     assert (lonely.outlet.state, lonely.outlet.connects, lonely.outlet.was_reached) == (PeerState.AWAY, 0, False)
-    told = [message for message in caplog.messages if "cannot be reached; it is tried again" in message]
+    told = [message for message in caplog.messages if "cannot be reached; retrying" in message]
     assert len(told) == 1
 
 
@@ -289,7 +289,7 @@ def test_a_call_that_rerun_refuses_is_told_and_does_not_hold_up_the_others(
     assert kit.rows_of(path)["first:values"] == 2
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 2)
     assert outlets.counters()["lost_writes"] == 2
-    assert caplog.messages.count("rerun: a call was not accepted: TypeError: no such colour") == 2
+    assert caplog.messages.count("rerun: Rerun rejected a call: TypeError: no such colour") == 2
 
 
 def test_a_replay_is_held_up_rather_than_that_a_viewer_lacks_something(kit: Any, tmp_path: Path) -> None:
