@@ -1,3 +1,3 @@
-"""Marks turned into calls of the Rerun SDK."""
+"""Turns marks into calls of the Rerun SDK."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Columns of Rerun's components straight from arrays.
+"""Makes columns of Rerun's components directly from arrays.
 
-Rerun's archetypes check and convert value by value, which takes longer than all else here together. What a component
-is called and how its values are laid out is asked of the SDK, once.
+Rerun's archetypes check and convert each value, which takes longer than everything else in this plugin together. So
+the SDK is asked only once for a component's name and data type, with an example.
 """
 
 from __future__ import annotations
@@ -18,55 +18,56 @@ import rerun as rr
 pa: Any = import_module("pyarrow")  # it comes without types
 
 Array: TypeAlias = Any
-"""An array of pyarrow's."""
+"""A `pyarrow.Array`."""
 Content: TypeAlias = Sequence[rr.DescribedComponentBatch]
 """Components of an entity."""
 Type: TypeAlias = Any
-"""A type of pyarrow's."""
+"""A `pyarrow.DataType`."""
 Lengths = Sequence[int] | npt.NDArray[np.integer[Any] | np.bool_]
+"""How many values each row has."""
 
 
 class Component:
-    """A component: its name, and the type of one of its values."""
+    """A component: its descriptor, and the type of one of its values."""
 
     def __init__(self, descriptor: rr.ComponentDescriptor, type_: Type) -> None:
         self.descriptor = descriptor
         self.type = type_
 
     def batch(self, values: Array) -> rr.DescribedComponentBatch:
-        """These values at once."""
+        """Return the values as one batch, such as for static content."""
         return rr.DescribedComponentBatch(_Batch(values), self.descriptor)
 
     def column(self, values: Array, lengths: Lengths | None = None) -> rr.ComponentColumn:
-        """A column of these values: so many of them in each row, or one in each."""
+        """Return a column of the values: `lengths[i]` of them in row i, or one in each row."""
         ends = _ones(len(values)) if lengths is None else pa.array(offsets(lengths))
         return _Column(self.descriptor, pa.ListArray.from_arrays(ends, values))
 
 
 class _Batch:
-    """Values of a component."""
+    """The values of a component in the form that the SDK asks for."""
 
     def __init__(self, values: Array) -> None:
         self._values = values
 
     def as_arrow_array(self) -> Array:
-        """The values."""
+        """Return the values."""
         return self._values
 
 
 class _Column(rr.ComponentColumn):
-    """A column of which the rows are made already."""
+    """A column whose rows are an array already; the SDK's own class would convert them again."""
 
     def __init__(self, descriptor: rr.ComponentDescriptor, rows: Array) -> None:
         self._descriptor = descriptor
         self._rows = rows
 
     def component_descriptor(self) -> rr.ComponentDescriptor:
-        """The component's name."""
+        """Return the component's name."""
         return self._descriptor
 
     def as_arrow_array(self) -> Array:
-        """The rows."""
+        """Return the rows."""
         return self._rows
 
 
@@ -75,7 +76,7 @@ def _arrow(batch: rr.DescribedComponentBatch) -> Array:
 
 
 def components(example: rr.AsComponents) -> Mapping[str, Component]:
-    """The components of an archetype by their short names, from one that has a value of each."""
+    """Return the components of an archetype by their short names. The example must have a value for each."""
     found: dict[str, Component] = {}
     for batch in example.as_component_batches():
         descriptor = batch.component_descriptor()
@@ -85,14 +86,14 @@ def components(example: rr.AsComponents) -> Mapping[str, Component]:
 
 
 def made(content: rr.AsComponents) -> Content:
-    """An archetype's components as arrays, so that they need not be made again each time that they are sent."""
+    """Convert an archetype's components to arrays, so that sending them again does not convert them again."""
     return [
         Component(batch.component_descriptor(), None).batch(_arrow(batch)) for batch in content.as_component_batches()
     ]
 
 
 def own_component(archetype: str, name: str, type_: str, size: int | None = None) -> Component:
-    """A component that Rerun does not know, of one number or of so many; the viewer shows its values as they are."""
+    """Make a component that Rerun does not define: one number, or a vector of `size`. The viewer shows plain values."""
     descriptor = rr.ComponentDescriptor(f"{archetype}:{name}", archetype=f"proofstream.{archetype}")
     number = pa.type_for_alias(type_)
     return Component(descriptor, number if size is None else pa.list_(number, size))
@@ -105,79 +106,83 @@ _FACTS: Mapping[type, Type] = {bool: pa.bool_(), int: pa.uint64(), float: pa.flo
 
 
 def fact(name: str, value: str | float | bool) -> rr.DescribedComponentBatch:
-    """A value under a name of its own.
+    """Make a component that holds one value.
 
-    Rerun's own values without an archetype are held to the type that the name had first in the process.
+    The SDK's `AnyValues` would fix the type of a name for the whole process at its first use, so it is not used here.
     """
     return Component(rr.ComponentDescriptor(name), None).batch(pa.array([value], _FACTS[type(value)]))
 
 
 class TimeColumn:
-    """When each of some rows happened, on one timeline."""
+    """The times of rows on one timeline. It replaces the SDK's class of that name, which converts each value."""
 
     def __init__(self, timeline: str, values: npt.NDArray[np.int64], type_: str) -> None:
         self._timeline = timeline
         self._times: Array = pa.Array.from_buffers(_TIMES[type_], len(values), [None, pa.py_buffer(values)])
 
     def timeline_name(self) -> str:
-        """The timeline's name."""
+        """Return the timeline's name."""
         return self._timeline
 
     def as_arrow_array(self) -> Array:
-        """The times."""
+        """Return the times."""
         return self._times
 
 
 def offsets(lengths: Lengths) -> npt.NDArray[np.int32]:
-    """Where each of some parts begins, and where the last one ends."""
+    """Return where each part begins, and where the last one ends: [0, l0, l0 + l1, ...]."""
     return np.fromiter(accumulate(lengths, initial=0), np.int32, len(lengths) + 1)
 
 
 _FEW = pa.array(np.arange(1025, dtype=np.int32))
+"""Offsets for up to 1024 rows of one value, made once: most columns are such, and a slice copies nothing."""
 
 
 def _ones(rows: int) -> Array:
-    """The same where each part has a length of one."""
+    """Return the offsets of parts that each have a length of one."""
     return _FEW.slice(0, rows + 1) if rows < len(_FEW) else pa.array(np.arange(rows + 1, dtype=np.int32))
 
 
 def numbers(values: npt.NDArray[np.generic]) -> Array:
-    """An array of numbers, of the same type."""
+    """Convert numbers to an array of the same type."""
     return pa.array(values)
 
 
 def text(values: Sequence[str]) -> Array:
-    """An array of texts."""
+    """Convert texts to an array."""
     return pa.array(values, pa.utf8())
 
 
 def strips(type_: Type, parts: Sequence[npt.NDArray[np.float32]]) -> Array:
-    """Strips of points, of arrays of shape [k, 3]."""
+    """Make strips of points from arrays of shape [k, 3]."""
     points = np.concatenate(parts) if parts else np.zeros((0, 3), np.float32)
     ends = pa.array(offsets([len(part) for part in parts]))
     return pa.ListArray.from_arrays(ends, vectors(type_.value_type, points), type=type_)
 
 
 def vectors(type_: Type, values: npt.NDArray[np.generic]) -> Array:
-    """Vectors of an array of shape [n, k]."""
+    """Make n vectors from an array of shape [n, k]."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=type_)
 
 
 def pairs(type_: Type, values: Sequence[tuple[str, str]]) -> Array:
-    """Pairs of texts."""
+    """Make pairs of texts."""
     members = [text([value[place] for value in values]) for place in range(2)]
     return pa.StructArray.from_arrays(members, fields=list(type_))
 
 
 def tensor(type_: Type, values: npt.NDArray[Any], names: Sequence[str] = ()) -> Array:
-    """An array of one tensor; its dimensions may have names."""
+    """Make an array of one tensor. Its dimensions may have names.
+
+    Rerun keeps a tensor's values in a union with one list for each type of number. Type 0 of the union means null.
+    """
     union = type_.field("buffer").type
     flat = pa.array(values.ravel())
     place = next(i for i in range(1, union.num_fields) if union.field(i).type.value_type == flat.type)
     members = [pa.array([], union.field(i).type) for i in range(union.num_fields)]
     members[place] = pa.ListArray.from_arrays(pa.array([0, len(flat)], pa.int32()), flat, type=union.field(place).type)
     tag, first = np.array([union.type_codes[place]], np.int8), np.zeros(1, np.int32)
-    # The SDK makes it in another way and then casts it, which takes ten times as long.
+    # The SDK builds another union and casts it, which takes ten times as long.
     buffer = pa.Array.from_buffers(union, 1, [None, pa.py_buffer(tag), pa.py_buffer(first)], children=members)
     shape = pa.array([values.shape], type_.field("shape").type)
     dimensions = pa.array([names or None], type_.field("names").type)

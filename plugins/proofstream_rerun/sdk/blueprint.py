@@ -1,4 +1,4 @@
-"""The layout of the views, computed from the circuit: which there are, what they show, where the camera stands."""
+"""Computes the layout of the viewer from the circuit: its views, their contents and the camera."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from proofstream_rerun.picture.layout import FEW, Grid
 from proofstream_rerun.sdk.columns import ROUND_NAMES
 
 TOPICS = ("inference/", "gpu/", "state/")
-"""Beginnings of the paths of entities that have views only if there are such entities."""
+"""Prefixes of entities whose views are left out while there are no such entities."""
 
 
 def blueprint(grid: Grid, paths: AbstractSet[str]) -> rrb.Blueprint:
-    """The layout for a circuit on that grid, with views of what there is.
+    """Return the layout for a circuit, with views only of entities that exist.
 
     Args:
-        grid: Where the layers stand.
-        paths: The entities that there are so far.
+        grid: The places of the layers.
+        paths: The entities so far.
     """
     return _blueprint(grid.layers, frozenset(path for path in paths if path.startswith(TOPICS)))
 
 
 @lru_cache(maxsize=8)
 def _blueprint(layers: int, paths: AbstractSet[str]) -> rrb.Blueprint:
-    """The same, made once for proofs that look the same: to make it and to send it anew takes 10 ms."""
+    """Return the same, made once for proofs that look the same: making and sending a new layout takes 10 ms."""
     grid = Grid(layers)
     walk, graph = _walk_view(grid), _graph_view()
     is_small = grid.layers <= FEW
@@ -143,7 +143,7 @@ def _activation_views(paths: AbstractSet[str]) -> list[rrb.View]:
 def _tensor_view(
     origin: str, name: str, *, down: int, across: int, fit: Literal["Fill", "FillKeepAspectRatio"]
 ) -> rrb.TensorView:
-    """A view of two dimensions of a tensor; those before them have a slider."""
+    """Return a view of two dimensions of a tensor. The viewer shows sliders for the others."""
     return rrb.TensorView(
         origin=origin,
         name=name,
@@ -179,4 +179,4 @@ def _any_below(paths: AbstractSet[str], *folders: str) -> bool:
 
 
 def _unit_axis() -> rrb.ScalarAxis:
-    return rrb.ScalarAxis(range=(0.0, 1.02))
+    return rrb.ScalarAxis(range=(0.0, 1.02))  # a little above 1, or the plot's edge would hide a line at 1

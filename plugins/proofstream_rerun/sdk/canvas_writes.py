@@ -1,4 +1,4 @@
-"""What was drawn as prepared calls of Rerun: one for each entity and write, however many rows there are."""
+"""Turns what was drawn into prepared calls of Rerun: one for each entity, however many rows it got."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from proofstream_rerun.sdk.recording_streams import send_property
 from proofstream_rerun.sdk.recordings import Write
 from proofstream_rerun.sdk.static_components import AXES, look_content, static_content
 
+# Estimates of the memory that a call, a row's times and a name take, for the backlog's limit.
 _CALL_BYTES = 64
 _ROW_BYTES = 40
 _NAME_BYTES = 40
@@ -31,20 +32,20 @@ class RowsWrite:
     size_bytes: int
 
     def send(self, stream: rr.RecordingStream) -> None:
-        """Put it on one stream."""
+        """Send it to a stream."""
         stream.send_columns(self.path, indexes=self.times, columns=self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticWrite:
-    """What holds for one entity at any time."""
+    """Static content of one entity: it holds at all times."""
 
     path: str
     content: Iterable[rr.DescribedComponentBatch]
     size_bytes: int
 
     def send(self, stream: rr.RecordingStream) -> None:
-        """Put it on one stream."""
+        """Send it to a stream."""
         stream.log(self.path, self.content, static=True)
 
 
@@ -57,19 +58,19 @@ class PropertyWrite:
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """Roughly how many bytes it holds."""
         return _NAME_BYTES * (1 + len(self.values))
 
     def send(self, stream: rr.RecordingStream) -> None:
-        """Put it on one stream."""
+        """Send it to a stream."""
         send_property(stream, self.name, self.values)
 
 
 def new_writes(canvas: Canvas) -> list[Write]:
-    """What was drawn since the last time."""
+    """Take what was drawn since the last call, as writes."""
     writes: list[Write] = [_static_write(path, mark) for path, mark in canvas.take_statics()]
     for track, rows in canvas.take_rows():
-        if not track.has_look:
+        if not track.has_look:  # before its first row, so that no frame shows the entity in the default look
             track.has_look = True
             writes += _looks(track)
         writes += _row_writes(track.path, rows)
@@ -77,7 +78,7 @@ def new_writes(canvas: Canvas) -> list[Write]:
 
 
 def snapshot_writes(canvas: Canvas) -> list[Write]:
-    """All that still matters of what was drawn, for those who come late."""
+    """Return everything that still matters of what was drawn, for viewers that start late."""
     writes: list[Write] = [StaticWrite("/", AXES, _ROW_BYTES)]
     writes += [_static_write(path, mark) for (path, _), mark in canvas.statics.items()]
     for track in canvas.tracks.values():
@@ -97,7 +98,7 @@ def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
 
 
 def _batches(marks: Sequence[Mark]) -> Iterable[Sequence[Mark]]:
-    """Marks that can be sent at once."""
+    """Split marks into runs that one call can send: one kind each, and single marks of the kinds in `ALONE`."""
     for kind, group in groupby(marks, key=type):
         batch = list(group)
         if issubclass(kind, ALONE):

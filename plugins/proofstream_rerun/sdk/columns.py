@@ -1,4 +1,4 @@
-"""Marks as columns of Rerun's components: one row for each mark."""
+"""Turns marks into columns of Rerun's components, one row for each mark."""
 
 from __future__ import annotations
 
@@ -44,11 +44,14 @@ from proofstream_rerun.sdk.arrow import (
 )
 
 Columns = tuple[Sequence[rr.ComponentColumn], int]
-"""Columns, and about how many bytes they hold."""
+"""Columns, and roughly how many bytes they hold."""
 
+# Estimates of memory, for the backlog's limit.
 _LEVEL_BYTES = 8
 _ROUND_BYTES = 120
 _LIMBS = 4
+"""A QM31 element is four M31 elements."""
+
 _FIELDS = attrgetter("layer_idx", "round", "total_rounds", "claim_value_approx", "poly_deg2", "poly_deg3")
 _MARKDOWN = "text/markdown"
 
@@ -66,11 +69,11 @@ _ROUND = {
     **{name: own_component("Round", name, "uint32", _LIMBS) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
 }
 ROUND_NAMES = tuple(_ROUND)
-"""What is written of a round, besides its claim."""
+"""The figures that are written for a round, besides its claim."""
 
 
 def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
-    """The three timelines of some rows."""
+    """Return the times of rows on the three timelines."""
     flat = np.fromiter(chain.from_iterable(moments), np.int64, 3 * len(moments))
     prover_ns, seq, wall_ns = np.ascontiguousarray(flat.reshape(-1, 3).T)
     return (
@@ -81,11 +84,11 @@ def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
 
 
 ALONE = (Sheet, BarRow)
-"""Kinds of marks of which Rerun takes only one at once."""
+"""Kinds of marks that are sent one at a time, because their columns hold a single tensor."""
 
 
 def columns_of(marks: Sequence[Mark]) -> Columns:
-    """The columns of marks that are all of one kind; of one mark if it is of a kind that comes alone."""
+    """Return the columns of marks that are all of one kind; of a single mark for the kinds in `ALONE`."""
     return _COLUMNS[type(marks[0])](marks)
 
 
@@ -110,7 +113,7 @@ def _boxes(marks: Sequence[BoxGroup]) -> Columns:
 
 
 def _stock(stock: Sequence[Placed]) -> tuple[Boxes, Sequence[int]]:
-    """All boxes of a stock, and how many of them so many parts have."""
+    """Return all boxes of a stock, and how many boxes its first 0, 1, 2, ... parts have."""
     return placed(stock), [0, *accumulate(len(part.colors) for _, part in stock)]
 
 
@@ -202,7 +205,11 @@ def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
 def _polynomials(
     quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None]
 ) -> Iterable[rr.ComponentColumn]:
-    """Coefficients and p(0) + p(1), four limbs each; a row has none of those that its round does not have."""
+    """Make columns of the coefficients and of p(0) + p(1), four limbs each.
+
+    p(0) = c0 and p(1) is the sum of all coefficients, limb by limb modulo 2^31 - 1. A cell is empty where a round has
+    no such coefficient.
+    """
     polynomials = [
         cubic if quadratic is None else quadratic for quadratic, cubic in zip(quadratics, cubics, strict=True)
     ]
@@ -227,7 +234,7 @@ def _polynomials(
 def _vectors(
     component: Component, values: npt.NDArray[np.uint32], has_one: npt.NDArray[np.bool_]
 ) -> rr.ComponentColumn:
-    """A column of vectors, one in each row that has one."""
+    """Make a column of vectors, one in each row for which `has_one` is true."""
     return component.column(vectors(component.type, values), None if len(values) == len(has_one) else has_one)
 
 

@@ -1,4 +1,4 @@
-"""Switches everything off in a forked child."""
+"""Switches the plugin off in a forked child."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import rerun as rr
 
 
 class Forgettable(Protocol):
-    """Something that is no more in a forked child, where neither its threads nor Rerun's exist."""
+    """An object that is useless in a forked child, which has neither its threads nor Rerun's."""
 
     def forget(self) -> None:
         """Do nothing from now on."""
@@ -21,16 +21,16 @@ _forgettables: weakref.WeakSet[Forgettable] = weakref.WeakSet()
 
 
 def forget_in_children(forgettable: Forgettable) -> None:
-    """Have it told when it finds itself in a forked child."""
+    """Call `forget` on an object in every child that is forked from now on, as long as the object lives."""
     _forgettables.add(forgettable)
 
 
 def _forget_all() -> None:
-    forgettables = list(_forgettables)
+    forgettables = list(_forgettables)  # a copy: objects may be collected meanwhile
     for forgettable in forgettables:
         forgettable.forget()
     if forgettables:
-        # It would wait for ever for a lock that one of Rerun's threads held in the parent when the child was forked.
+        # Rerun's flush at exit could wait forever for a lock that one of its threads held when the child was forked.
         rr.unregister_shutdown()
 
 

@@ -1,7 +1,6 @@
-"""Rerun's streams: how one is opened, filled and flushed.
+"""Opens, fills and flushes Rerun's streams.
 
-Nothing here touches the state that Rerun keeps for the process or the thread: an application's own recordings are its
-own affair.
+Nothing here touches the recording that Rerun keeps for the process or the thread, as that one is the application's.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s
 
     Args:
         recording: The recording.
-        sink: Where the stream goes to.
-        tick_s: How long single rows are gathered before they are sent.
+        sink: The stream's destination.
+        tick_s: How long Rerun gathers single rows before it sends them.
 
     Raises:
-        RuntimeError: A file cannot be made.
+        RuntimeError: The file cannot be created.
     """
     stream = rr.RecordingStream(
         recording.application_id,
@@ -47,35 +46,35 @@ def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s
 
 
 def open_layout(application_id: str) -> rr.RecordingStream:
-    """Open a stream for the layout of an application's views; it goes nowhere yet."""
+    """Open a stream for the layout of an application's views. It has no destination yet."""
     native = rerun_bindings.new_blueprint(
         application_id=application_id, make_default=False, make_thread_default=False, default_enabled=True
     )
-    # The SDK makes streams of layouts in the same way, and has no public one.
+    # The SDK makes its own layout streams this way, and offers no public one.
     return rr.RecordingStream._from_native(native)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 class _Logged:
-    """Stands for a stream, and keeps what is logged to it."""
+    """Stands in for a stream and keeps what is logged to it."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Content, bool]] = []
 
     def log(self, path: str, content: rr.AsComponents, *, static: bool = False) -> None:
-        """Keep it, as the arrays that it comes to."""
+        """Keep the content, converted to arrays."""
         self.calls.append((path, made(content), static))
 
 
 @functools.lru_cache(maxsize=8)
 def _logged(blueprint: rrb.Blueprint) -> Sequence[tuple[str, Content, bool]]:
-    """What a layout logs; many recordings have the same one."""
+    """Return the calls that a layout consists of. They are cached, as many recordings share one layout."""
     stream = _Logged()
     blueprint._log_to_stream(cast("rr.RecordingStream", stream))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return stream.calls
 
 
 def _send_blueprint(blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
-    """Send a layout as the SDK does, and close the stream that it is made by, which would be kept for ever."""
+    """Send a layout as the SDK does, but close its temporary stream, which the SDK would keep forever."""
     layout = open_layout(rr.get_application_id(stream) or "")
     layout.set_time("blueprint", sequence=0)
     for path, content, static in _logged(blueprint):
@@ -94,42 +93,42 @@ def _introduce(recording: Recording, stream: rr.RecordingStream) -> None:
 
 
 def send_property(stream: rr.RecordingStream, name: str, values: Mapping[str, PropertyValue]) -> None:
-    """Send facts about a recording as a whole."""
+    """Send facts about the whole recording."""
     stream.send_property(name, [fact(key, value) for key, value in values.items()])
 
 
 class Flushed(enum.Enum):
-    """How a flush went."""
+    """The result of a flush."""
 
     DONE = enum.auto()
     SLOW = enum.auto()
-    """Not all was taken in time; it may be yet."""
+    """Time ran out; the rest may still arrive."""
     BROKEN = enum.auto()
-    """The stream delivers nothing any more."""
+    """The stream will deliver nothing more."""
 
 
 def flush(stream: rr.RecordingStream, timeout_s: float) -> tuple[Flushed, str]:
-    """Flush a stream; returns how it went and, unless it is done, what Rerun says.
+    """Flush a stream; return the result and, unless it is DONE, Rerun's reason.
 
-    A peer that has just gone silent may still look as if it took everything.
+    A flush towards a peer that has just gone silent may still be DONE.
     """
     began = time.monotonic()
     try:
         stream.flush(timeout_sec=timeout_s)
     except RuntimeError as error:
-        # Rerun raises the same for both, with other words; a stream that is broken says so at once.
+        # Rerun raises the same error for both. A broken stream fails at once, so the time taken tells them apart.
         slow = time.monotonic() - began >= timeout_s * 0.9
         return Flushed.SLOW if slow else Flushed.BROKEN, str(error)
     return Flushed.DONE, ""
 
 
 class CallSender:
-    """Sends prepared calls, and counts those that Rerun does not accept.
+    """Sends prepared calls, and counts those that Rerun rejects.
 
     Attributes:
-        sent: How many were sent.
-        refused: How many were not accepted.
-        problem: What was wrong with the last of those, until it is taken.
+        sent: How many calls were sent.
+        refused: How many calls Rerun rejected.
+        problem: Why it rejected the last of them, until `take_problem` takes it.
     """
 
     def __init__(self) -> None:
@@ -138,28 +137,28 @@ class CallSender:
         self.problem: str | None = None
 
     def introduce(self, recording: Recording, stream: rr.RecordingStream) -> None:
-        """Send what is known of a recording as a whole."""
+        """Send a recording's name, start time and properties."""
         self._try(functools.partial(_introduce, recording, stream))
 
     def send_writes(self, writes: Sequence[Write], stream: rr.RecordingStream) -> None:
-        """Send them in order. One that is not accepted does not hold up the others."""
+        """Send the calls in order. A rejected call does not hold up the others."""
         for write in writes:
             self._try(functools.partial(write.send, stream))
 
     def send_blueprint(self, blueprint: rrb.Blueprint, stream: rr.RecordingStream) -> None:
-        """Send a layout, which becomes that of the application in the viewer."""
+        """Send a layout, which replaces the application's layout in the viewer."""
         self._try(functools.partial(_send_blueprint, blueprint, stream))
 
     def _try(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - Rerun raises what it likes, and warnings may be errors
+        except Exception as error:  # noqa: BLE001 - Rerun's errors have no common base, and its warnings may be errors
             self.refused += 1
             self.problem = f"{type(error).__name__}: {error}"
         else:
             self.sent += 1
 
     def take_problem(self) -> str | None:
-        """What was wrong last, once."""
+        """Return why Rerun rejected the last call, once; None if it rejected none since."""
         problem, self.problem = self.problem, None
         return problem

@@ -1,4 +1,4 @@
-"""What the scene hands to the outlets: a proof's recording, and the prepared calls that fill it."""
+"""Defines what the scene hands to the outlets: a proof's recording, and the prepared calls that fill it."""
 
 from __future__ import annotations
 
@@ -16,36 +16,35 @@ if TYPE_CHECKING:
 class Write(Protocol):
     """One prepared call of Rerun, such as a batch of rows of one entity.
 
-    It never changes once it was handed over, so it can be sent from any thread, to any number of streams, any number
-    of times.
+    It never changes after it was handed over, so any thread may send it, to any number of streams, any number of times.
     """
 
     @property
     def size_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """Roughly how many bytes it holds."""
         ...
 
     def send(self, stream: rr.RecordingStream) -> None:
-        """Put it on one stream."""
+        """Send it to a stream."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recording:
-    """One proof, as Rerun keeps it.
+    """One proof as a Rerun recording.
 
-    `blueprint` and `snapshot` are called on the plugin's lane, from within a call of the outlets, whenever somebody has
-    to be told anew.
+    The outlets call `blueprint` and `snapshot` on the plugin's lane, from within their own methods, whenever a viewer
+    needs them.
 
     Attributes:
-        application_id: The application that the viewer lists it under, and finds its blueprint by.
-        recording_id: Unique in the world, such as made of the session and the proof.
-        name: What a person calls it.
+        application_id: The application that the viewer lists it under, and keeps its layout for.
+        recording_id: Globally unique; made of the session and the proof.
+        name: The name that the viewer shows.
         started_ns: When the proof began, in nanoseconds since the epoch.
-        properties: Facts about the whole recording: values by their names by the property that holds them.
-        blueprint: Makes the layout of the views as it should be now.
-        snapshot: The static data and the present state: what is sent first, and again to a viewer that came late, was
-            away or was too slow. Nothing before it is sent again.
+        properties: Facts about the whole recording: property name -> key -> value.
+        blueprint: Returns the layout of the views for the present state.
+        snapshot: Returns the static data and the present state. It is sent first, and again to a viewer that started
+            late, was away or was too slow and lacks older rows.
     """
 
     application_id: str

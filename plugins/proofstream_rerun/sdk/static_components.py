@@ -1,4 +1,4 @@
-"""What holds at any time, and how entities look, as components of Rerun."""
+"""Turns static marks and the looks of entities into components of Rerun."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _SERIES = components(rr.SeriesPoints(names=[""], colors=[0], marker_sizes=[0.0])
 
 
 AXES = made(rr.ViewCoordinates.RIGHT_HAND_Y_UP)
-"""What is up in space."""
+"""Says that +Y is up; the viewer would take +Z."""
+# The looks below are the same for every entity of a kind. Rerun takes negative radii as sizes on the screen in UI
+# points, positive ones as sizes in the scene.
 _SOLID = made(rr.Boxes3D.from_fields(fill_mode="solid"))
 _TEXTS = made(rr.Points3D.from_fields(radii=[-1.0], show_labels=True))
 _THIN = made(rr.LineStrips3D.from_fields(radii=[-1.5]))
@@ -31,7 +33,7 @@ _CURSOR = made(rr.Points3D.from_fields(radii=[-7.0], show_labels=True))
 
 
 def static_content(mark: Mark) -> tuple[Content, int]:
-    """What a mark is at any time, and about how many bytes that holds.
+    """Return the content of a static mark, and roughly how many bytes it holds.
 
     Raises:
         TypeError: Marks of that kind are never static.
@@ -53,7 +55,7 @@ def static_content(mark: Mark) -> tuple[Content, int]:
 
 
 def look_content(look: Look) -> Content:
-    """How an entity looks."""
+    """Return the components that set an entity's look."""
     match look.kind:
         case "lines":
             return _lines(look, 2.0)

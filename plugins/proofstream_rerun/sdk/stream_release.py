@@ -1,4 +1,4 @@
-"""What becomes of streams that are closed, of those that cannot be, and of everything in a forked child."""
+"""Releases the memory of closed streams, and abandons streams that cannot be closed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _left_behind = threading.Event()
 
 
 def release_closed_streams() -> None:
-    """Give back what closed streams hold.
+    """Release the memory and threads of closed streams.
 
-    Rerun keeps every stream of the process, closed or not, with two threads and a megabyte, until it is asked to let go
-    of those that nobody refers to. It flushes all others then, which must not be done while one waits for its peer, and
-    takes the application's own recording from it, so an application that has one is left alone.
+    Rerun keeps every stream of the process, closed or not, with two threads and a megabyte, until it is asked to
+    release those without a reference. That also flushes all other streams, so it must not happen while one of them
+    waits for its peer. It also drops the application's global recording, so if there is one, nothing is released.
     """
     if _left_behind.is_set() or rr.get_global_data_recording() is not None:
         return
-    with contextlib.suppress(RuntimeError):  # a stream is broken, and will be closed; there is a next time
+    with contextlib.suppress(RuntimeError):  # another stream is broken; its outlet closes it, and the next call works
         flush_and_cleanup_orphaned_recordings()
 
 
 def abandon_streams(streams: Iterable[rr.RecordingStream]) -> None:
-    """Leave streams behind whose peer does not answer, so that the process can still exit.
+    """Leave behind streams whose peer does not answer, so that the process can still exit.
 
-    Closing such a stream blocks for ever, and so do its destructor and the flush that Rerun does at the exit of the
-    interpreter. So it gets a reference that nothing gives back, not even when the interpreter clears its modules, and
-    that flush is called off, which is for all streams of the process: there is none for one of them.
+    Closing such a stream blocks forever, and so do its destructor and Rerun's flush at the interpreter's exit. So each
+    stream gets a reference that is never released, not even when the interpreter clears its modules, and the flush at
+    exit is cancelled. Rerun can cancel it only for all streams of the process at once.
     """
     _left_behind.set()
     for stream in streams:
