@@ -1,4 +1,4 @@
-"""What is kept for viewers: as much as was agreed, in order, and whoever lacks something is told so."""
+"""The backlog keeps as much as was agreed, in order, and tells a reader how much it missed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proofstream_rerun.outlets.backlog import Backlog
 
 @dataclass(frozen=True)
 class Mark:
-    """A write that is told apart by its number."""
+    """A write that is known by its number."""
 
     number: int
     size_bytes: int = 100
 
     def send(self, stream: Any) -> None:
-        raise AssertionError("nobody sends here")
+        raise AssertionError("the backlog never sends")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_new_layout_replaces_the_old_one(recording: Any) -> None:
         assert (entry.chapter.blueprint, entry.chapter.blueprint_version) == (newer, 2)
 
 
-def test_the_end_of_a_recording_stands_at_its_end(recording: Any) -> None:
+def test_the_end_is_the_last_entry_of_a_recording(recording: Any) -> None:
     backlog = begun(recording, max_bytes=10**6)
     backlog.add_writes("first", [Mark(0)])
     backlog.end_recording("first")
@@ -73,7 +73,7 @@ def test_the_end_of_a_recording_stands_at_its_end(recording: Any) -> None:
 
 
 @given(sizes=st.lists(st.integers(0, 5000), min_size=1, max_size=50), max_bytes=st.integers(1, 20_000))
-def test_no_more_is_kept_than_was_agreed_and_the_newest_always(kit_free: Any, sizes: list[int], max_bytes: int) -> None:
+def test_the_limit_holds_and_the_newest_entry_always_stays(kit_free: Any, sizes: list[int], max_bytes: int) -> None:
     backlog = begun(kit_free, max_bytes=max_bytes)
     for number, size in enumerate(sizes):
         backlog.add_writes("first", [Mark(number, size)])
@@ -104,7 +104,7 @@ def kit_free() -> Any:
     )
 
 
-def test_who_waits_is_woken_by_what_is_written(recording: Any) -> None:
+def test_a_write_wakes_a_waiting_reader(recording: Any) -> None:
     backlog = begun(recording, max_bytes=10**6)
     seen: list[int] = []
     reader = threading.Thread(target=lambda: seen.extend(numbers(backlog, 1, wait_s=20.0)))

@@ -1,4 +1,4 @@
-"""A kill, a full disk, a wedged viewer, a fork: what was written is there, and the process can exit."""
+"""After a kill, a full disk, a stuck viewer or a fork, the files are complete and the process can exit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def heard():
 
 @contextmanager
 def child(kit: Any, code: str, *connections: str, preexec: str = "") -> Generator[subprocess.Popen[str]]:
-    """An interpreter of its own that has outlets and does something with them; gone at the end."""
+    """Run code with outlets in a separate interpreter; it is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", preexec + CHILD + code, *connections],
         env=kit.environ,
@@ -112,9 +112,9 @@ for first in range(0, 10_000_000, 1000):
     assert kit.rows_of(repaired)["first:values"] >= safe > 0
 
 
-def test_a_disk_that_is_full_is_told_once_and_counted(kit: Any, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_counted(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
-    # As large as a file may get, it is refused the same way; Python ignores the signal that comes with it.
+    # A size limit fails writes as a full disk does. Python ignores the signal that comes with it.
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
     code = """
 for first in range(0, 40_000, 1000):
@@ -135,7 +135,7 @@ say(dict(outlets.counters()))
     assert path.stat().st_size == 100_000
 
 
-def test_a_file_that_cannot_be_begun_disturbs_nobody(
+def test_a_file_that_cannot_be_created_does_not_affect_the_others(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     full, path = tmp_path / "full.rrd", tmp_path / "proof.rrd"
@@ -164,7 +164,7 @@ say(f"{time.monotonic() - began:.1f} {outlets.counters().get('lost_viewers', 0)}
 """
 
 
-def test_a_stopped_viewer_does_not_keep_the_process_from_its_end(kit: Any, tmp_path: Path) -> None:
+def test_a_suspended_viewer_does_not_keep_the_process_from_exiting(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
     with child(kit, EXIT, f"127.0.0.1:{viewer.port}", f"file:{path}") as process:
@@ -183,7 +183,7 @@ def test_a_stopped_viewer_does_not_keep_the_process_from_its_end(kit: Any, tmp_p
     assert kit.rows_of(path)["first:values"] == 200_000
 
 
-def test_a_viewer_of_our_server_that_is_stopped_does_not_either(kit: Any, tmp_path: Path) -> None:
+def test_a_suspended_viewer_of_our_server_does_not_either(kit: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     path = tmp_path / "proof.rrd"
     code = """

@@ -1,4 +1,4 @@
-"""Viewers that are late, die, come back, stop, or were never there: nobody waits for them, and what can be shown is."""
+"""Viewers that are late, die, come back, are suspended or never appear get what they can, and never block anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = Pace(probe_s=0.3, flush_s=0.3, check_s=0.1, retry_s=0.05, longest_retry_
 
 @contextmanager
 def door(greeting: bytes | None) -> Generator[int]:
-    """A peer that accepts once and says something, or goes at once."""
+    """Accept one connection on a port, then send a greeting or hang up at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -44,7 +44,7 @@ def ask(port: int) -> Answer:
     return probe(Viewer("127.0.0.1", port), deadline_s=0.5)
 
 
-def test_a_probe_tells_who_is_there(kit: Any, tmp_path: Path) -> None:
+def test_a_probe_tells_viewers_from_silent_and_absent_peers(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     assert ask(viewer.port) is Answer.SPEAKS
     viewer.pause()
@@ -57,18 +57,18 @@ def test_a_probe_tells_who_is_there(kit: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 smtp", b"\x00", None])
-def test_somebody_else_is_no_viewer(greeting: bytes | None) -> None:
+def test_another_protocol_is_foreign(greeting: bytes | None) -> None:
     with door(greeting) as port:
         assert ask(port) is Answer.FOREIGN
 
 
-def test_who_does_not_speak_tls_is_no_viewer_under_tls(kit: Any, tmp_path: Path) -> None:
+def test_a_viewer_without_tls_is_foreign_under_tls(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     assert probe(Viewer("127.0.0.1", viewer.port, tls=True), deadline_s=0.5) is Answer.FOREIGN
 
 
 class Party:
-    """One outlet of a viewer, on its backlog, at a quick pace."""
+    """A peer outlet with a backlog of its own, at a quick pace."""
 
     def __init__(self, kit: Any, port: int, *, max_bytes: int = 2**26) -> None:
         self.kit = kit
@@ -89,7 +89,7 @@ class Party:
         self.backlog.add_writes("first", [self.kit.Rows("values", first, count)])
 
     def leave(self, timeout_s: float = DEADLINE_S) -> bool:
-        """Leave within the deadline; returns whether the viewer got all."""
+        """Leave within the deadline; return whether the viewer received everything."""
         began = time.monotonic()
         self.outlet.ask_to_leave(began + timeout_s)
         got_all = self.outlet.wait()
@@ -99,7 +99,7 @@ class Party:
 
 @pytest.fixture
 def party(kit: Any) -> Iterator[Any]:
-    """Makes parties; those that the test has not left are left."""
+    """Makes parties, which leave at the end of the test at the latest."""
     made: list[Party] = []
 
     def make(port: int, **more: Any) -> Party:
@@ -112,7 +112,7 @@ def party(kit: Any) -> Iterator[Any]:
         one.outlet.wait()
 
 
-def test_nobody_is_there(kit: Any, party: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_address_without_a_viewer_is_reported_once(kit: Any, party: Any, caplog: pytest.LogCaptureFixture) -> None:
     lonely = party(kit.free_port())
     lonely.write(0, 100)
     time.sleep(0.5)  # several attempts
@@ -145,7 +145,7 @@ def test_a_viewer_that_starts_late_misses_nothing(kit: Any, party: Any, tmp_path
     assert late.leave()
 
 
-def test_a_viewer_that_appears_at_the_very_end_is_shown_all(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_appears_at_the_very_end_gets_everything(kit: Any, party: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     late = party(port)
     late.write(0, 100)
@@ -156,7 +156,7 @@ def test_a_viewer_that_appears_at_the_very_end_is_shown_all(kit: Any, party: Any
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
 
 
-def test_a_viewer_that_was_killed_and_comes_back_is_shown_all_again(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_was_killed_and_comes_back_gets_everything_again(kit: Any, party: Any, tmp_path: Path) -> None:
     first = kit.viewer(tmp_path / "first.rrd")
     watched = party(first.port)
     watched.write(0, 100)
@@ -174,7 +174,7 @@ def test_a_viewer_that_was_killed_and_comes_back_is_shown_all_again(kit: Any, pa
     assert not watched.snapshots_wanted.is_set()
 
 
-def test_a_viewer_that_was_replaced_unnoticed_is_shown_all_again(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_was_replaced_unnoticed_gets_everything(kit: Any, party: Any, tmp_path: Path) -> None:
     first = kit.viewer(tmp_path / "first.rrd")
     watched = party(first.port)
     watched.write(0, 100)
@@ -200,7 +200,7 @@ def test_a_viewer_that_was_closed_is_not_waited_for(kit: Any, party: Any, tmp_pa
     assert watched.outlet.state is PeerState.AWAY
 
 
-def test_a_viewer_that_is_stopped_is_sent_nothing_until_it_goes_on(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_suspended_viewer_is_sent_nothing_until_it_resumes(kit: Any, party: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     watched = party(viewer.port)
     watched.write(0, 100)
@@ -219,7 +219,7 @@ def test_a_viewer_that_is_stopped_is_sent_nothing_until_it_goes_on(kit: Any, par
     assert watched.outlet.connects == 1
 
 
-def test_a_viewer_that_is_too_slow_lacks_some_and_a_snapshot_is_wanted(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_is_too_slow_misses_entries_and_needs_a_snapshot(kit: Any, party: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     watched = party(viewer.port, max_bytes=50_000)
     assert kit.eventually(lambda: watched.outlet.was_reached)
@@ -233,11 +233,11 @@ def test_a_viewer_that_is_too_slow_lacks_some_and_a_snapshot_is_wanted(kit: Any,
     assert watched.snapshots_wanted.is_set()
     assert watched.outlet.skipped > 0
     assert watched.leave()
-    # What was skipped and what arrived is all there was.
+    # Every row was either skipped or received.
     assert viewer.rows()["first:values"] == 20_000 - 1000 * watched.outlet.skipped
 
 
-def test_a_viewer_that_comes_when_much_is_gone_gets_what_is_left(kit: Any, party: Any, tmp_path: Path) -> None:
+def test_a_viewer_that_comes_after_entries_were_dropped_gets_the_rest(kit: Any, party: Any, tmp_path: Path) -> None:
     port = kit.free_port()
     late = party(port, max_bytes=50_000)
     for first in range(0, 20_000, 1000):
@@ -251,11 +251,11 @@ def test_a_viewer_that_comes_when_much_is_gone_gets_what_is_left(kit: Any, party
     assert late.leave()
 
 
-def test_a_viewer_that_is_stopped_at_the_end_is_left_behind(
+def test_a_viewer_that_is_suspended_at_the_end_is_left_behind(
     kit: Any, party: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[object] = []
-    # For real it would end Rerun's care at the exit of this process; that is tested in processes of their own.
+    # The real function cancels Rerun's flush at the exit of this process. test_crash.py tests it in child processes.
     monkeypatch.setattr("proofstream_rerun.outlets.peer.abandon_streams", left.append)
     viewer = kit.viewer(tmp_path / "seen.rrd")
     watched = party(viewer.port)
@@ -270,7 +270,7 @@ def test_a_viewer_that_is_stopped_at_the_end_is_left_behind(
     viewer.resume()
 
 
-def test_a_call_that_rerun_refuses_is_told_and_does_not_hold_up_the_others(
+def test_a_call_that_rerun_rejects_is_reported_and_does_not_hold_up_the_others(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Wrong:
@@ -292,7 +292,7 @@ def test_a_call_that_rerun_refuses_is_told_and_does_not_hold_up_the_others(
     assert caplog.messages.count("rerun: Rerun rejected a call: TypeError: no such colour") == 2
 
 
-def test_a_replay_is_held_up_rather_than_that_a_viewer_lacks_something(kit: Any, tmp_path: Path) -> None:
+def test_a_replay_is_held_up_until_the_viewer_has_caught_up(kit: Any, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     outlets = kit.outlets(f"127.0.0.1:{viewer.port}", live=False, resend_mib=1)
     outlets.begin_recording(kit.recording())
@@ -305,7 +305,7 @@ def test_a_replay_is_held_up_rather_than_that_a_viewer_lacks_something(kit: Any,
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 2_000_000)
 
 
-def test_after_a_gap_the_present_state_is_said_again(kit: Any, tmp_path: Path) -> None:
+def test_after_a_gap_the_present_state_is_sent_again(kit: Any, tmp_path: Path) -> None:
     state = [0]
     recording = kit.recording(snapshot=lambda: [kit.Rows("state", state[0], 1)])
     port = kit.free_port()

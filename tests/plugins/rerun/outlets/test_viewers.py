@@ -1,4 +1,4 @@
-"""Rerun's own viewer, without a window: that starts late, dies and comes back; that we start; that finds no screen."""
+"""Rerun's own viewer, headless: it starts late, dies and comes back, is started by us, or finds no screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 class Window:
-    """Rerun's viewer, drawing into memory."""
+    """Rerun's viewer, which draws into memory."""
 
     def __init__(self, kit: Any, port: int, *options: str) -> None:
         command = [kit.PROGRAM, "--headless", "--port", str(port), "--bind", "127.0.0.1", *options]
@@ -30,10 +30,10 @@ class Window:
 
 
 def lasts(port: int) -> dict[str, list[float | None]]:
-    """The last `event` of each recording that the viewer at a port shows; nothing if there is none yet."""
+    """Return the last `event` of each recording that the viewer at a port shows; empty while it is not up."""
     try:
         state = ViewerClient.connect(f"rerun+http://127.0.0.1:{port}/proxy").get_state()
-    except Exception:  # noqa: BLE001 - an experimental client; the viewer is not up yet
+    except Exception:  # noqa: BLE001 - the viewer is not up yet, and the experimental client documents no errors
         return {}
     return {
         recording.store_id: [line.end for line in recording.timelines if line.name == "event"]
@@ -90,7 +90,7 @@ def test_a_viewer_of_our_server_shows_the_recordings_and_nothing_else(kit: Any, 
     assert kit.eventually(lambda: lasts(window_port) == both)
 
 
-def test_the_viewer_that_we_start_understands_what_we_tell_it(kit: Any, tmp_path: Path) -> None:
+def test_the_viewer_that_we_start_understands_its_options(kit: Any, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program = tmp_path / "viewer"
     program.write_text(f'#!/bin/sh\necho $$ > {pid}\nexec {kit.PROGRAM} --headless "$@"\n', "ascii")
@@ -108,7 +108,7 @@ def test_the_viewer_that_we_start_understands_what_we_tell_it(kit: Any, tmp_path
             kit.kill(int(pid.read_text("ascii")))
 
 
-def test_a_screen_that_is_not_there_is_told_in_one_line(kit: Any) -> None:
+def test_a_missing_screen_is_reported_in_one_line(kit: Any) -> None:
     with kit.port_9876_unused(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISPLAY", ":99")
         patch.delenv("WAYLAND_DISPLAY", raising=False)

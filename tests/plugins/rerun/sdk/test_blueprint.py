@@ -1,4 +1,4 @@
-"""The layout of the views is made for every size of circuit, and shows all that is drawn."""
+"""The layout of the viewer suits every size of circuit and shows everything that is drawn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATHS = frozenset(
 
 
 def views(part: Any) -> Iterator[Any]:
-    """All views below a part of a blueprint."""
+    """Yield all views below a part of a blueprint."""
     contents = getattr(part, "contents", None)
     if getattr(part, "class_identifier", None) is not None:
         yield part
@@ -48,7 +48,7 @@ def test_every_size_has_the_views_of_the_walk(layers: int) -> None:
     assert {"/", "/circuit/graph", "/lanes", "/proof/progress", "/logs", "/proof/status", "/gkr/round"} <= origins
 
 
-def test_views_of_what_is_not_there_are_left_out() -> None:
+def test_views_of_missing_entities_are_left_out() -> None:
     few = {view.origin for view in views_of(12, frozenset())}
     all_ = {view.origin for view in views_of(12, PATHS)}
     assert all_ - few == {
@@ -63,7 +63,7 @@ def test_views_of_what_is_not_there_are_left_out() -> None:
     }
 
 
-def test_the_camera_stands_farther_away_from_more_layers() -> None:
+def test_the_camera_stands_farther_away_for_more_layers() -> None:
     def distance(layers: int) -> float:
         camera = Grid(layers).camera
         return math.dist(camera.position, camera.target)

@@ -1,4 +1,4 @@
-"""Columns that are made straight from arrays are the same as those that Rerun's archetypes make."""
+"""Columns made directly from arrays equal those of Rerun's archetypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofstream_rerun.sdk.columns import columns_of, times_of
 
 
 def values(columns: Iterable[Any]) -> dict[str, tuple[str, list[Any]]]:
-    """Type and rows of columns by their components."""
+    """Return the type and the rows of columns by their components."""
     found: dict[str, tuple[str, list[Any]]] = {}
     for column in columns:
         array = column.as_arrow_array()
@@ -46,7 +46,7 @@ def test_boxes_in_parts_are_put_together() -> None:
     assert size == 9 * 28
 
 
-def test_points_of_one_colour_each_row() -> None:
+def test_points_have_one_colour_in_each_row() -> None:
     columns, _ = columns_of([Points([(1, 2, 3), (4, 5, 6)], ["a", "b"], 7), Points([], [], 8)])
     expected = rr.Points3D.columns(
         positions=[(1, 2, 3), (4, 5, 6)], colors=np.array([7, 7], np.uint32), labels=["a", "b"]

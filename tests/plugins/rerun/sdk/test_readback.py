@@ -1,4 +1,4 @@
-"""Recordings read back from files with Rerun's own reader, and compared with the stream that they were made of."""
+"""Compares recordings, read back with Rerun's own reader, with the streams that they were made from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Entity:
     Attributes:
         is_static: Whether it has static content.
         timelines: The names of its timelines.
-        rows: For each row the times in nanoseconds (or seq) by timeline, and the values by component.
+        rows: For each row, its times by timeline (nanoseconds, or seq on `event`) and its values by component.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class Entity:
         self.rows: list[tuple[dict[str, int], dict[str, Any]]] = []
 
     def values(self, component: str) -> list[Any]:
-        """One component, row by row."""
+        """Return the values of one component, row by row."""
         return [values[component] for _, values in self.rows if component in values]
 
     def times(self, timeline: str) -> list[int]:
-        """One timeline, row by row."""
+        """Return the times on one timeline, row by row."""
         return [times[timeline] for times, _ in self.rows]
 
 
@@ -88,16 +88,16 @@ class File:
             entity.rows.append((times, values))
 
     def below(self, folder: str) -> dict[str, Entity]:
-        """The entities below a folder, by the rest of their paths."""
+        """Return the entities below a folder by the rest of their paths."""
         return {path.removeprefix(folder): e for path, e in self.entities.items() if path.startswith(folder)}
 
     def texts(self, log: str) -> list[str]:
-        """The lines of a log."""
+        """Return the lines of a log."""
         return [line for lines in self.entities[log].values("text") for line in lines]
 
 
 def draw(stream: Path, folder: Path) -> tuple[list[Envelope], list[File]]:
-    """Draw a stream into files: its envelopes, and what is in the files."""
+    """Draw a stream into files; return its envelopes and the files."""
     made = envelopes(read_stream(stream))
     host = InlineHost(RerunPlugin(connections=(f"file:{folder / 'proof.rrd'}",)), live=False)
     host.feed(made)
@@ -108,12 +108,12 @@ def draw(stream: Path, folder: Path) -> tuple[list[Envelope], list[File]]:
 
 
 def of_type(stream: list[Envelope], *types: type[ProofEvent]) -> Iterator[Envelope]:
-    """The envelopes of some kinds of events."""
+    """Return the envelopes of some kinds of events."""
     return (envelope for envelope in stream if isinstance(envelope.event, types))
 
 
 def reported_claims(stream: list[Envelope]) -> dict[int, float | None]:
-    """The claim of each round by its seq; None where the producer made it up."""
+    """Return the claim of each round by its seq; None if it is a placeholder."""
     timelines = Timelines()
     claims: dict[int, float | None] = {}
     for envelope in stream:
@@ -126,7 +126,7 @@ def reported_claims(stream: list[Envelope]) -> dict[int, float | None]:
 
 @pytest.fixture(scope="module")
 def smol(wire_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Envelope], File]:
-    """A proof of 211 layers and what is in its file."""
+    """A proof of 211 layers, and its file."""
     stream, (file,) = draw(wire_data / "smollm2-135m-cpu.jsonl", tmp_path_factory.mktemp("smol"))
     return stream, file
 
@@ -153,7 +153,7 @@ def test_there_are_few_entities_for_many_layers(smol: tuple[list[Envelope], File
     }
 
 
-def test_every_round_is_there_with_its_polynomial(smol: tuple[list[Envelope], File]) -> None:
+def test_every_round_has_a_row_with_its_polynomial(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     expected = list(of_type(stream, SumcheckRound))
     claims = reported_claims(stream)
@@ -174,14 +174,14 @@ def test_every_round_is_there_with_its_polynomial(smol: tuple[list[Envelope], Fi
     assert 0 < sum(claim is None for claim in claims.values()) < len(claims)  # this producer halves the starting claim
 
 
-def test_progress_goes_from_none_to_all_layers(smol: tuple[list[Envelope], File]) -> None:
+def test_progress_goes_from_zero_to_all_layers(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     layers = sum(1 for _ in of_type(stream, LayerEnd))
     progress = [value for (value,) in file.entities["proof/progress"].values("scalars")]
     np.testing.assert_allclose(progress, np.arange(layers + 1) / layers)
 
 
-def test_all_layers_and_bars_stand_in_the_end(smol: tuple[list[Envelope], File]) -> None:
+def test_the_last_rows_hold_all_layers_and_bars(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     groups = file.below("gkr/layers/")
     boxes = sum(len(entity.values("centers")[-1]) for entity in groups.values())
@@ -195,7 +195,7 @@ def test_all_layers_and_bars_stand_in_the_end(smol: tuple[list[Envelope], File])
     assert all(entity.values("state")[-1] == ["proved"] for entity in lanes.values())
 
 
-def test_the_walk_is_told_layer_by_layer(smol: tuple[list[Envelope], File]) -> None:
+def test_the_walk_is_logged_layer_by_layer(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     walk = list(of_type(stream, LayerStart, LayerEnd))
     log = file.entities["logs/gkr"]
@@ -207,7 +207,7 @@ def test_the_walk_is_told_layer_by_layer(smol: tuple[list[Envelope], File]) -> N
     assert [state[0] for state in at if state] == kinds
 
 
-def test_activations_are_there_once(smol: tuple[list[Envelope], File]) -> None:
+def test_activations_are_drawn_once(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     events = [e.event for e in of_type(stream, LayerActivation)]
     ((tensor,),) = file.entities["inference/activations"].values("data")
@@ -222,7 +222,7 @@ def test_activations_are_there_once(smol: tuple[list[Envelope], File]) -> None:
     assert means["buffer"] == [e.stats.mean for e in events if isinstance(e, LayerActivation)]
 
 
-def test_a_proof_that_died_and_the_next_one_have_a_file_each(wire_data: Path, tmp_path: Path) -> None:
+def test_an_aborted_proof_and_the_next_one_have_a_file_each(wire_data: Path, tmp_path: Path) -> None:
     stream, (first, second) = draw(wire_data / "aborted-then-next.jsonl", tmp_path)
     assert first.recording_id != second.recording_id
     assert "lanes/layers/09_MatMul" in first.entities or "lanes/layers/09_RMSNorm" in first.entities
@@ -241,7 +241,7 @@ def test_a_proof_that_died_and_the_next_one_have_a_file_each(wire_data: Path, tm
     assert "inference/mean" not in second.entities  # the stream has activations of the first proof only
 
 
-def test_layers_without_an_end_and_layers_that_never_come(wire_data: Path, tmp_path: Path) -> None:
+def test_layers_without_an_end_and_missing_layers(wire_data: Path, tmp_path: Path) -> None:
     _, (file,) = draw(wire_data / "endless-and-holes.jsonl", tmp_path)
     lanes = file.below("lanes/layers/")
     states = {int(path.partition("_")[0]): entity.values("state")[-1] for path, entity in lanes.items()}
