@@ -1,14 +1,17 @@
-"""What the plugin `rerun` costs, beside the naive way in the same run: entities, bytes, events a second; CPU time.
+"""Measures what the plugin `rerun` costs, and compares it with the naive way: entities, bytes, events/s and CPU time.
 
-The proof is of the size of a language model of 14 billion parameters: 281 layers, 160 of them matrix products with 2160
+The proof has the size of a language model with 14 billion parameters: 281 layers, 160 of them matrix products with 2160
 rounds in all, 3286 events.
 
-CPU time is that of the plugin's thread while it handles batches, at 3000 events a second. It is given twice: for one
-proof three times as large, from its second second on, which leaves out what it costs to begin one, its file and its
-layout; and for proofs of the size above, one after the other, each over after little more than a second, with all they
-cost. Beside it stands what an append to a deque takes on that thread, after each batch. A machine that is slow or busy
-makes both slower, so their ratio tells more than microseconds do. What was in memory before, such as the events of all
-proofs, is kept from Python's garbage collector: to look through it takes 80 ms, in whichever thread it happens to fall.
+CPU time is that of the plugin's thread while it handles batches, at 3000 events per second. It is measured twice:
+
+- sustained: in one proof that is three times as large, from its second second on. This leaves out the cost of
+  beginning a proof, its file and its layout.
+- short proofs: in proofs of the size above, one after another, each little more than a second long, at full cost.
+
+After each batch, the same thread is timed while it appends to a deque. A slow or busy machine slows both down, so their
+ratio says more than microseconds do. Objects from before the measurement, such as the events of all proofs, are hidden
+from Python's garbage collector: a scan of them takes 80 ms, in whichever thread it happens to start.
 """
 
 from __future__ import annotations
@@ -62,11 +65,11 @@ BLOCK = (
     (LayerKind.Activation, 0),
     (LayerKind.MatMul, 15),
 )
-"""The layers of one block, with the rounds that each is proved in."""
+"""The layers of one block, each with its number of sumcheck rounds."""
 
 BLOCKS = 40
 LONG = 3
-"""So many times as many blocks has the long proof."""
+"""How many times more blocks the long proof has."""
 SHAPE = (1, 5120)
 
 EVENTS_PER_S = 3000
@@ -74,14 +77,14 @@ PROOFS = 4
 APPENDS = 2000
 TICKS_PER_S = 100
 BATCH = 150
-"""Events in a batch: what the bus collects in 50 ms at that pace."""
+"""Events in a batch: as many as the bus collects in 50 ms at that pace."""
 
 REPEATS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What it took to put the proof into a file."""
+    """The cost of writing the proof to a file."""
 
     entities: int
     file_bytes: int
@@ -89,7 +92,7 @@ class Cost:
 
 
 def events(blocks: int = BLOCKS) -> Iterator[ProofEvent]:
-    """One proof, in the order of real provers: all activations, then the walk from the last layer to the first."""
+    """Yield one proof in the order of real provers: all activations, then the walk from the last layer to the first."""
     chance = random.Random(1)
     layers = [*BLOCK * blocks, (LayerKind.RMSNorm, 0)]
     stats = ActivationStats(mean=0.1, std_dev=1.0, min=-3.0, max=3.0, sparsity=0.02)
@@ -113,7 +116,7 @@ def events(blocks: int = BLOCKS) -> Iterator[ProofEvent]:
 
 
 def walk_of(layer: int, kind: LayerKind, rounds: int, chance: random.Random) -> Iterator[ProofEvent]:
-    """One layer's reduction."""
+    """Yield the events of one layer's reduction."""
     yield LayerStart(
         layer_idx=layer,
         kind=kind,
@@ -143,12 +146,12 @@ def walk_of(layer: int, kind: LayerKind, rounds: int, chance: random.Random) -> 
 
 
 def into(path: Path) -> list[str]:
-    """The plugin's connections: a file, nothing else."""
+    """Return the plugin's connections: one file."""
     return [f"file:{path}"]
 
 
 def naively(stream: list[Envelope], path: Path) -> None:
-    """One call for each event and more."""
+    """Write the stream the naive way, with one call or more for each event."""
     sink = NaiveRerun(path)
     for envelope in stream:
         sink.log(envelope.event)
@@ -156,14 +159,14 @@ def naively(stream: list[Envelope], path: Path) -> None:
 
 
 def by_plugin(stream: list[Envelope], path: Path) -> None:
-    """As a lane hands it over."""
+    """Write the stream with the plugin, in batches as a lane delivers them."""
     host = InlineHost(RerunPlugin(connections=into(path)))
     host.feed(stream, batch_size=BATCH)
     host.close()
 
 
 def cost_of(write: Callable[[list[Envelope], Path], None], stream: list[Envelope]) -> Cost:
-    """The best of a few runs, each into a file of its own."""
+    """Return the cost of the best of a few runs, each into a new file."""
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(REPEATS):
@@ -177,7 +180,7 @@ def cost_of(write: Callable[[list[Envelope], Path], None], stream: list[Envelope
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """CPU time for an event in us, for an append to a deque in ns, and how many appends an event is worth."""
+    """CPU time of an event (us) and of an append to a deque (ns), and their ratio."""
 
     event_us: float
     append_ns: float
@@ -185,13 +188,13 @@ class Load:
 
 
 class Measured(RerunPlugin):
-    """Sums the CPU time that its thread spends on batches, but for those with the first events.
+    """Sums the CPU time that its thread spends on batches, after the first `skip` events.
 
     Attributes:
-        cpu_s: That time.
-        events: Events in those batches.
-        append_s: CPU time of appends to a deque, APPENDS of them after each of those batches.
-        batches: How many those are.
+        cpu_s: The CPU time of the batches that count, in seconds.
+        events: How many events those batches had.
+        append_s: The CPU time of APPENDS appends to a deque after each of those batches, in seconds.
+        batches: How many batches counted.
     """
 
     def __init__(self, path: Path, *, skip: int) -> None:
@@ -204,7 +207,7 @@ class Measured(RerunPlugin):
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """As it is, with a watch."""
+        """Draw the batch and measure the CPU time."""
         began = time.thread_time()
         super().proofstream_consume(batch)
         took = time.thread_time() - began
@@ -217,13 +220,13 @@ class Measured(RerunPlugin):
 
     @property
     def load(self) -> Load:
-        """What an event and an append took on average."""
+        """The averages of an event and of an append."""
         event_us, append_ns = self.cpu_s / self.events * 1e6, self.append_s / (self.batches * APPENDS) * 1e9
         return Load(event_us=event_us, append_ns=append_ns, appends=event_us * 1000 / append_ns)
 
 
 def cpu_of_appends() -> float:
-    """CPU time of APPENDS appends to a deque, in seconds."""
+    """Return the CPU time of APPENDS appends to a deque, in seconds."""
     append = deque[int]().append
     began = time.thread_time()
     for number in range(APPENDS):
@@ -232,15 +235,18 @@ def cpu_of_appends() -> float:
 
 
 class Null(RecordingPlugin):
-    """Forgets what it is given."""
+    """Ignores every event."""
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Let go of it."""
+        """Ignore the batch."""
 
 
 def paced(plugin: object, first: list[ProofEvent], stream: list[ProofEvent]) -> float:
-    """The CPU time of the process in seconds for events that come at their pace; a proof comes before, at once."""
+    """Emit a stream at EVENTS_PER_S, and return the CPU time of the process in seconds.
+
+    The events in `first` come before, at once and unmeasured.
+    """
     with open_session(plugins=[plugin], source="benchmark") as session:
         for event in first:
             session.emit(event)
@@ -259,9 +265,9 @@ def paced(plugin: object, first: list[ProofEvent], stream: list[ProofEvent]) -> 
 
 
 def cpu_per_event() -> dict[str, Load]:
-    """CPU time of the plugin's thread: in a long proof once it runs, and in short ones with all they cost.
+    """Return the CPU time of the plugin's thread, in the middle of a long proof and over whole short proofs.
 
-    What is imported and compiled for the first proof is no part of it.
+    A proof before each measurement keeps imports and compilation out of it.
     """
     proof, long_proof = list(events()), list(events(BLOCKS * LONG))
     with tempfile.TemporaryDirectory() as folder:
@@ -273,9 +279,9 @@ def cpu_per_event() -> dict[str, Load]:
 
 
 def cpu_of_process() -> float:
-    """CPU time of the process for an event of short proofs in us, less that with a plugin that is idle.
+    """Return the CPU time of the process for an event of short proofs in us, minus the same with an idle plugin.
 
-    That is with Rerun's own threads, which put files together.
+    It includes Rerun's own threads, which write the files.
     """
     proof = list(events())
     nothing = paced(Null("null"), proof, proof * PROOFS)
@@ -285,6 +291,7 @@ def cpu_of_process() -> float:
 
 
 def main() -> None:
+    """Measure, and print the figures as text or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     as_json = parser.parse_args().json

@@ -1,6 +1,6 @@
 """Makes docs/images/demo.svg from a real run of the demo: a frame of the live view, and the closing report.
 
-Needs tmux, which is the terminal that the demo runs in.
+It needs tmux, the terminal that the demo runs in.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ SESSION = "proofstream-picture"
 
 
 def tmux(*words: str) -> str:
+    """Run a command of tmux, on a server of its own, and return its output."""
     return subprocess.run(["tmux", "-L", SESSION, *words], check=True, capture_output=True, text=True).stdout
 
 
 def screen() -> str:
+    """Return what the terminal shows, with its colours."""
     return tmux("capture-pane", "-t", SESSION, "-e", "-p").rstrip()
 
 
 def frames(command: str, folder: str) -> tuple[str, str]:
-    """A frame with two layers done, and the last one."""
+    """Run the command; return a frame at 75 %, and the last frame."""
     size = ("-x", str(WIDTH), "-y", str(HEIGHT))
     tmux("new-session", "-d", "-s", SESSION, "-c", folder, *size, f"{command}; sleep 60")
     try:
@@ -40,13 +42,14 @@ def frames(command: str, folder: str) -> tuple[str, str]:
             if " 75 %" in now:
                 live = now
             time.sleep(0.05)
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the report is complete
         return live, screen()
     finally:
         tmux("kill-server")
 
 
 def main() -> None:
+    """Run the demo and write the picture."""
     command = f"{sys.executable} -m proofstream demo"
     with tempfile.TemporaryDirectory() as folder:
         live, report = frames(command, folder)
@@ -56,7 +59,7 @@ def main() -> None:
     console.print(Text("\n  a moment later\n", style="dim italic"))
     console.print(Text.from_ansi("info   Proof verified" + report.partition("Proof verified")[2]))
     svg = console.export_svg(title="proofstream demo")
-    # The page that shows the picture must not fetch a font from elsewhere.
+    # A page that shows the picture must not fetch a font from another host.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     target = ROOT / "docs" / "images" / "demo.svg"
     target.write_text(svg, "utf-8")

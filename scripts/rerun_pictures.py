@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/rerun.md: draws those of tests/pictures, and reduces what is shown to 256 colours."""
+"""Makes the pictures of docs/rerun.md: runs tests/pictures, and reduces those that are shown to 256 colours."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ SHOWN = {
     "smollm2-running": "rerun-smollm2",
     "aborted": "rerun-aborted",
 }
-"""Pictures of the tests by the names under which they are shown."""
+"""Names of the tests' pictures -> their names in docs/images."""
 
 
 def main() -> None:
+    """Draw the pictures and write those that are shown to docs/images."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "tests/pictures"],

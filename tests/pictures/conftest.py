@@ -1,4 +1,4 @@
-"""The real Rerun viewer, without a screen, on a driver that draws in software; and what can be asked of pictures."""
+"""Runs the real Rerun viewer headless, on a software Vulkan driver, and measures its pictures."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ READY_WITHIN_S = 30.0
 SETTLES_WITHIN_S = 40.0
 STOPS_WITHIN_S = 10.0
 GLANCE_S = 0.7
-"""Between two pictures that must be the same before one is believed: longer than the viewer's animations."""
+"""The pause between two pictures, which must be equal to count: longer than the viewer's animations."""
 
 T = TypeVar("T")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder draws."""
+    """Mark every test in this folder as `pictures`."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.pictures)
 
 
 def eventually(look: Callable[[], T | None], *, within_s: float) -> T:
-    """What ``look`` returns once it is true; fails with what it returned last."""
+    """Return the first true result of ``look``; fail with its last result after ``within_s`` seconds."""
     deadline = time.monotonic() + within_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {within_s:g} s; last: {found!r}"
@@ -48,39 +48,45 @@ def eventually(look: Callable[[], T | None], *, within_s: float) -> T:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """What the viewer shows: the whole window, the 3D view alone, and what the views complain of."""
+    """A picture of the viewer.
+
+    Attributes:
+        window: The file with the whole window.
+        scene: The file with the 3D view alone.
+        complaints: Errors and warnings that views show, by the view's name.
+    """
 
     window: Path
     scene: Path
     complaints: dict[str, list[str]]
 
     def drawn(self) -> npt.NDArray[np.bool_]:
-        """Which pixels of the 3D view are not its background."""
+        """Return a mask of the pixels of the 3D view that differ from its background."""
         pixels = np.asarray(Image.open(self.scene).convert("RGB"), np.int16)
         colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
         distance: npt.NDArray[np.int16] = np.abs(pixels - colours[counts.argmax()]).max(axis=2)
         return distance > 8
 
     def share(self) -> float:
-        """The share of the 3D view that something is drawn on."""
+        """Return the share of the 3D view that is drawn on, from 0 to 1."""
         return float(self.drawn().mean())
 
     def extent(self) -> tuple[float, float]:
-        """Width and height of what is drawn, as shares of the 3D view's."""
+        """Return the width and height of everything drawn, as shares of the 3D view's."""
         drawn = self.drawn()
         spans = [np.flatnonzero(drawn.any(axis=axis)) for axis in (0, 1)]
         width, height = ((span[-1] - span[0] + 1) / drawn.shape[1 - axis] for axis, span in enumerate(spans))
         return float(width), float(height)
 
     def cut_off(self) -> list[str]:
-        """The sides of the 3D view that something touches: there the camera does not show all of it."""
+        """Return the sides of the 3D view that something touches, where the camera does not show all of it."""
         drawn = self.drawn()
         sides = {"top": drawn[:2], "bottom": drawn[-2:], "left": drawn[:, :2], "right": drawn[:, -2:]}
         return [side for side, pixels in sides.items() if pixels.any()]
 
 
 class Viewer:
-    """A viewer of one's own, which sees and says nothing beyond this machine."""
+    """A viewer with a home of its own, which neither reads the user's settings nor sends usage data."""
 
     def __init__(self, *, home: Path, driver: Path, pictures: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RERUN", "XDG_"))}
@@ -106,7 +112,7 @@ class Viewer:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         words = ["--headless", "--bind", "127.0.0.1", "--port", str(port), "--window-size", SIZE]
-        # The command is a shim whose child draws: they are one process group, and end together.
+        # The command is a wrapper whose child draws. A process group of their own lets `stop` end both.
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rerun_cli", *words, "--hide-welcome-screen", "--memory-limit", "2GiB"],
@@ -122,12 +128,12 @@ class Viewer:
         try:
             client = ViewerClient.connect(f"rerun+http://127.0.0.1:{port}/proxy")
             client.get_state()
-        except Exception:  # noqa: BLE001 - it is not there yet, however that is said
+        except Exception:  # noqa: BLE001 - the viewer is not up yet, and the experimental client documents no errors
             return None
         return client
 
     def stop(self) -> None:
-        """End it, with its child."""
+        """End the viewer and its child."""
         try:
             os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait(STOPS_WITHIN_S)
@@ -138,12 +144,12 @@ class Viewer:
             self._process.wait(STOPS_WITHIN_S)
 
     def open(self, path: Path) -> list[Recording]:
-        """Load a file; its recordings."""
+        """Load a file and return its recordings."""
         self._client.open(str(path))
         return eventually(self._loaded, within_s=SETTLES_WITHIN_S).recordings
 
     def close(self) -> None:
-        """Forget all recordings."""
+        """Close all recordings."""
         self._client.close("all")
 
     def _loaded(self) -> ViewerState | None:
@@ -160,7 +166,7 @@ class Viewer:
         self._client.set_time("prover_time", duration=moment, play_state="paused", recording=recording.store_id)
 
     def shoot(self, name: str) -> Picture:
-        """A picture of the window and of the 3D view, once it stands still."""
+        """Take a picture of the window and of the 3D view, once nothing moves any more."""
         window, scene = self._pictures / f"{name}.png", self._pictures / f"{name}-scene.png"
         self._save_once_still(window)
         state = self._client.get_state()
@@ -177,14 +183,14 @@ class Viewer:
             now = path.read_bytes()
             if now == before:
                 return
-            assert time.monotonic() < deadline, f"{path.name} never stands still"
+            assert time.monotonic() < deadline, f"{path.name} never stops changing"
             before = now
             time.sleep(GLANCE_S)
 
 
 @pytest.fixture(scope="session")
 def driver() -> Path:
-    """The Vulkan driver to draw with. People may do without; CI may not."""
+    """The Vulkan driver to draw with. Without one, tests are skipped on a developer's machine and fail in CI."""
     found = subprocess.run([ROOT / "scripts" / "renderer", "--where"], capture_output=True, text=True, check=False)
     if found.returncode == 0:
         return Path(found.stdout.strip())
@@ -195,7 +201,7 @@ def driver() -> Path:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Where the pictures stay: $PROOFSTREAM_PICTURES, or build/pictures."""
+    """The folder that keeps the pictures: $PROOFSTREAM_PICTURES, or build/pictures."""
     folder = Path(os.environ.get("PROOFSTREAM_PICTURES") or ROOT / "build" / "pictures").resolve()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -203,7 +209,7 @@ def pictures() -> Path:
 
 @pytest.fixture
 def viewer(driver: Path, pictures: Path, tmp_path: Path) -> Iterator[Viewer]:
-    """A viewer."""
+    """A viewer, which ends with the test."""
     home = tmp_path / "home"
     home.mkdir()
     viewer = Viewer(home=home, driver=driver, pictures=pictures)
@@ -213,5 +219,5 @@ def viewer(driver: Path, pictures: Path, tmp_path: Path) -> Iterator[Viewer]:
 
 @pytest.fixture(scope="session")
 def kit() -> Any:
-    """The functions above, for tests: this folder is no package that they could import from."""
+    """The functions above, because tests cannot import from a conftest."""
     return sys.modules[__name__]

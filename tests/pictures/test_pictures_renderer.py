@@ -1,4 +1,4 @@
-"""scripts/renderer where there is no driver, and where there is one."""
+"""scripts/renderer finds the driver, or says how to get one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "renderer"
 
 
 def run(*words: str, programs: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The script, with programs that are found before the real ones."""
+    """Run the script; `programs` is a folder of stand-ins that come before the real programs."""
     path = os.environ["PATH"] if programs is None else f"{programs}:{os.environ['PATH']}"
     return subprocess.run(
         [SCRIPT, *words], env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60, check=False
@@ -21,7 +21,7 @@ def run(*words: str, programs: Path | None = None) -> subprocess.CompletedProces
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A machine without Vulkan's loader, where one is not root."""
+    """Stand-ins for a machine without Vulkan's loader, on which the user is not root."""
     for name, says in (("ldconfig", ""), ("id", "1000")):
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\necho {says}\n")
@@ -29,7 +29,7 @@ def bare(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_driver_that_is_there_is_named(driver: Path) -> None:
+def test_an_installed_driver_is_named(driver: Path) -> None:
     for words in ((), ("--where",)):
         done = run(*words)
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{driver}\n", "")
@@ -42,7 +42,7 @@ def test_a_missing_driver_is_one_clear_line(bare: Path) -> None:
     assert done.stderr == "renderer: there is no Vulkan driver (run scripts/renderer)\n"
 
 
-def test_who_may_not_install_one_is_told_what_to_install(bare: Path) -> None:
+def test_a_user_who_is_not_root_is_told_what_to_install(bare: Path) -> None:
     done = run(programs=bare)
 
     assert (done.returncode, done.stdout) == (1, "")
@@ -50,7 +50,7 @@ def test_who_may_not_install_one_is_told_what_to_install(bare: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_arguments_that_nobody_knows_are_refused() -> None:
+def test_unknown_arguments_are_refused() -> None:
     done = run("--force")
 
     assert (done.returncode, done.stderr) == (1, "renderer: unknown argument: --force\n")

@@ -1,4 +1,4 @@
-"""Proofs of every size as the viewer draws them: whole, in frame, without a complaint. The pictures stay for people."""
+"""The viewer draws proofs of every size whole, in frame and without complaints. The pictures are kept for review."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RED = (0xFF, 0x3B, 0x30)
 
 
 def record(source: str | Path, path: Path) -> None:
-    """Run the command on a source, with the recording in a file."""
+    """Run the command on a source and write the recording to a file."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PROOFSTREAM_", "RERUN"))}
     done = subprocess.run(
         [sys.executable, "-m", "proofstream", "run", str(source), "--rerun", f"file:{path}", "--quiet"],
@@ -59,7 +59,7 @@ def record(source: str | Path, path: Path) -> None:
 
 
 def assert_right(picture: Any) -> None:
-    """Nothing is wrong, nothing is cut off, and the view is neither empty nor mostly so."""
+    """Check that no view complains, nothing is cut off, and the 3D view is not mostly empty."""
     assert picture.complaints == {}
     assert picture.cut_off() == []
     assert picture.share() > 0.01
@@ -67,7 +67,7 @@ def assert_right(picture: Any) -> None:
 
 
 def coloured(picture: Any, rgb: tuple[int, int, int]) -> int:
-    """How many pixels of the 3D view have about that colour."""
+    """Count the pixels of the 3D view that have roughly a colour."""
     pixels = np.asarray(Image.open(picture.scene).convert("RGB"), np.int16)
     return int((np.abs(pixels - rgb).max(axis=2) < 40).sum())
 
@@ -118,7 +118,7 @@ def test_proofs_of_extreme_sizes(layers: int, rounds: int, viewer: Any, tmp_path
 
 
 def proof_of(layers: int, rounds: int) -> Iterator[ProofEvent]:
-    """A proof with a circuit; every layer is proved in so many rounds."""
+    """Yield a proof with a circuit, with the same number of rounds in every layer."""
     shape = (1, 64)
     kinds = [KINDS[layer % len(KINDS)] for layer in range(layers)]
     nodes = [
@@ -146,7 +146,7 @@ def proof_of(layers: int, rounds: int) -> Iterator[ProofEvent]:
 
 
 def walk_of(node: CircuitNode, rounds: int, chance: random.Random) -> Iterator[ProofEvent]:
-    """One layer's reduction."""
+    """Yield the events of one layer's reduction."""
     yield LayerStart(
         layer_idx=node.layer_idx,
         kind=node.kind,

@@ -132,13 +132,13 @@ class PeerOutlet:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call of Rerun has been running for too long."""
+        """True if a call of Rerun has been running for too long."""
         since = self._busy_since  # read once: the outlet's thread resets it at any moment
         return since is not None and time.monotonic() - since > self._pace.stuck_s
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is on its way to the viewer, so that a flush returns at once."""
+        """True if nothing is on its way to the viewer, so that a flush returns at once."""
         if self.state is PeerState.THERE:
             return self._is_flushed and self._position >= self._backlog.end_position
         return self.state is PeerState.AWAY

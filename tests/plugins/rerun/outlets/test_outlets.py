@@ -190,7 +190,7 @@ def test_each_server_finds_a_port_and_says_how_to_open_it(kit: Any, caplog: pyte
     assert live == "rerun: the proof can be watched: rerun --connect rerun+http://HOST:PORT/proxy"
     assert replay == "rerun: until the replay has ended it can be watched: rerun --connect rerun+http://HOST:PORT/proxy"
     assert len({line.rpartition(" ")[2] for line in kit.told}) == 2
-    assert not [message for message in caplog.messages if "can be watched" in message]  # an announcement is no warning
+    assert not [message for message in caplog.messages if "can be watched" in message]  # not a warning
 
 
 def test_the_memory_of_ended_recordings_is_released(kit: Any, tmp_path: Path) -> None:
