@@ -23,7 +23,7 @@ _SPAWN_S = 8.0
 """How long to wait for a viewer that we start. After that we go on, and the viewer catches up when it is ready."""
 
 _HOLD_S = 1.0
-"""The longest that one call holds a replay up for a slow viewer. The host must see the lane move on."""
+"""The longest that one call holds a replay up, well below the time after which a host calls a lane stalled."""
 
 _HOLD_EVERY_S = 0.01
 _SNAPSHOT_EVERY_S = 2.0

@@ -1,4 +1,4 @@
-"""One viewer or server on the network: a thread that reads the backlog and sends, whatever the other side does."""
+"""Sends recordings to one viewer or server, on a thread of its own that no behaviour of the other side can harm."""
 
 from __future__ import annotations
 
