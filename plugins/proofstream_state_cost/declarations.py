@@ -31,7 +31,9 @@ class DeclaredCosts:
 
     def __init__(self, formats: Mapping[str, Dtype]) -> None:
         self._formats = formats
-        self._recent: deque[tuple[str, list[StateDeclaration], CircuitCosts | StateError]] = deque(maxlen=_REMEMBERED)
+        self._recent: deque[tuple[str, Sequence[StateDeclaration], CircuitCosts | StateError]] = deque(
+            maxlen=_REMEMBERED
+        )
 
     def price_declared(self, event: CircuitCompiled, name: str) -> CircuitCosts | StateError | None:
         """Return the costs of a circuit, or the error in its states; None if it declares no states.
@@ -50,7 +52,7 @@ class DeclaredCosts:
         self._recent.append((name, event.states, result))
         return result
 
-    def _price(self, states: list[StateDeclaration], name: str) -> CircuitCosts | StateError:
+    def _price(self, states: Sequence[StateDeclaration], name: str) -> CircuitCosts | StateError:
         try:
             return cost_circuit(circuit_from_declarations(name, states), self._formats, convention=DECLARED)
         except StateError as error:

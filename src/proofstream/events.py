@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import Annotated, ClassVar, Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import force_setattr
+
+from proofstream.frozen import Frozen
 
 U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 """An unsigned 64-bit integer. `wire` checks the upper bound, because msgspec's own bounds end at 2^63 - 1."""
@@ -142,7 +145,7 @@ class RoundPolyDeg3(msgspec.Struct, frozen=True, gc=False):
     c3: SecureField
 
 
-class CircuitNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CircuitNode(Frozen, frozen=True, kw_only=True, gc=False):
     """One layer of the circuit's DAG. `input_layers` are the indices of its predecessors."""
 
     layer_idx: U64
@@ -151,10 +154,10 @@ class CircuitNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input_shape: Shape
     output_shape: Shape
     trace_cost: U64
-    input_layers: list[U64]
+    input_layers: Sequence[U64]
 
 
-class _WithFloats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _WithFloats(Frozen, frozen=True, kw_only=True, gc=False):
     """Base of values with floating point fields. Values that are not finite become None."""
 
     def __post_init__(self) -> None:
@@ -233,8 +236,8 @@ class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
     pcie_rx_bytes_per_s: Float = None
     clock_sm_mhz: Float = None
     clock_memory_mhz: Float = None
-    throttle_reasons: list[str] | None = None
-    unsupported: list[str] = []
+    throttle_reasons: Sequence[str] | None = None
+    unsupported: Sequence[str] = ()
 
 
 class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
@@ -293,7 +296,7 @@ class StateBytes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes: U64
 
 
-class ProofEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ProofEvent(Frozen, frozen=True, kw_only=True, gc=False):
     """Base of all events. The class name is the event's kind, and its key on the wire.
 
     Attributes:
@@ -310,10 +313,10 @@ class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
     total_layers: U64
     input_shape: Shape
     output_shape: Shape
-    nodes: list[CircuitNode]
+    nodes: Sequence[CircuitNode]
     has_simd: bool
     simd_num_blocks: U64
-    states: list[StateDeclaration] | msgspec.UnsetType = msgspec.UNSET
+    states: Sequence[StateDeclaration] | msgspec.UnsetType = msgspec.UNSET
 
 
 class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -324,7 +327,7 @@ class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
     node_id: U64
     kind: LayerKind
     output_shape: Shape
-    output_sample: list[U32]
+    output_sample: Sequence[U32]
     stats: ActivationStats
 
 
@@ -336,13 +339,14 @@ class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
     head_idx: U64
     num_heads: U64
     seq_len: U64
-    scores: list[Float]
+    scores: Sequence[Float]
 
     def __post_init__(self) -> None:
-        scores = self.scores
-        if type(scores) is list and any(isinstance(s, float) and not isfinite(s) for s in scores):
-            finite = [None if isinstance(s, float) and not isfinite(s) else s for s in scores]
-            force_setattr(self, "scores", finite)
+        given: object = self.scores
+        if isinstance(given, list):
+            scores = cast("list[object]", given)
+            finite = (None if isinstance(score, float) and not isfinite(score) else score for score in scores)
+            force_setattr(self, "scores", tuple(finite))
 
 
 class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -437,7 +441,7 @@ class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
     """Devices and progress as the prover reports them. The figures are not measured: see docs/events.md."""
 
     bulk: ClassVar[bool] = True
-    devices: list[GpuSnapshot]
+    devices: Sequence[GpuSnapshot]
     matmul_done: U64
     matmul_total: U64
     layers_done: U64
@@ -510,7 +514,7 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
     source: str
     time_source: str
     traceparent: str | None
-    resource: dict[str, str]
+    resource: Mapping[str, str]
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -542,7 +546,7 @@ class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
     """
 
     where: str
-    counts: dict[str, U64]
+    counts: Mapping[str, U64]
 
 
 class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -565,10 +569,10 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
     reason: str | None
     depth: U64
     delivered: U64
-    dropped: dict[str, U64]
-    counters: dict[str, U64]
+    dropped: Mapping[str, U64]
+    counters: Mapping[str, U64]
     lag_s: float
-    derives: list[str] = []
+    derives: Sequence[str] = ()
 
 
 class ReportLine(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -605,7 +609,7 @@ class GpuTelemetry(ProofEvent, frozen=True, kw_only=True, gc=False):
     """
 
     bulk: ClassVar[bool] = True
-    devices: list[GpuReading]
+    devices: Sequence[GpuReading]
 
 
 class StateProgramCost(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -629,7 +633,7 @@ class StateProgramCost(ProofEvent, frozen=True, kw_only=True, gc=False):
     op: str
     recurrent_layers: U64
     bytes: U64
-    states: list[StateBytes]
+    states: Sequence[StateBytes]
 
 
 class StateProgramRun(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -667,7 +671,7 @@ class StateBytesMoved(ProofEvent, frozen=True, kw_only=True, gc=False):
     runs: U64
     sequences: U64
     bytes: U64
-    states: list[StateBytes]
+    states: Sequence[StateBytes]
     timed_bytes: U64
     timed_ns: U64
 

@@ -23,17 +23,17 @@ class TestActivation:
     def test_statistics_are_over_all_values_and_the_sample_is_not(self) -> None:
         made = make_activation([0] * 128 + [4] * 128)
 
-        assert made.output_sample == [0] * 128
+        assert made.output_sample == (0,) * 128
         assert made.stats == ps.ActivationStats(mean=2.0, std_dev=2.0, min=0.0, max=4.0, sparsity=0.5)
 
     @pytest.mark.parametrize(("max_sample", "length"), [(0, 0), (-3, 0), (2, 2), (10**9, 5)])
     def test_the_sample_has_the_requested_size(self, max_sample: int, length: int) -> None:
-        assert make_activation(range(5), max_sample=max_sample).output_sample == list(range(length))
+        assert make_activation(range(5), max_sample=max_sample).output_sample == tuple(range(length))
 
     def test_an_empty_tensor_has_no_statistics(self) -> None:
         made = make_activation([])
 
-        assert made.output_sample == []
+        assert made.output_sample == ()
         assert made.stats == ps.ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
 
     @given(st.lists(st.integers(0, M31_PRIME - 1), min_size=1, max_size=50))
@@ -53,7 +53,7 @@ class TestActivation:
         numpy = pytest.importorskip("numpy")
         made = make_activation(numpy.arange(12, dtype=numpy.uint32).reshape(3, 4), max_sample=6)
 
-        assert made.output_sample == [0, 1, 2, 3, 4, 5]
+        assert made.output_sample == (0, 1, 2, 3, 4, 5)
         assert made.stats.max == 11.0
 
     @given(st.lists(st.integers(0, M31_PRIME - 1), min_size=1, max_size=50))
@@ -96,7 +96,7 @@ class TestHeatmap:
     def test_nan_and_infinity_become_none(self) -> None:
         made = ps.attention_heatmap(layer_idx=0, head_idx=0, num_heads=1, scores=[[math.nan, 1.0], [-math.inf, 0.0]])
 
-        assert made.scores == [None, 1.0, None, 0.0]
+        assert made.scores == (None, 1.0, None, 0.0)
 
     def test_numpy_matrices_are_accepted(self) -> None:
         numpy = pytest.importorskip("numpy")
@@ -104,7 +104,7 @@ class TestHeatmap:
             layer_idx=0, head_idx=0, num_heads=1, scores=numpy.full((100, 100), 0.25, dtype=numpy.float32)
         )
 
-        assert made.scores == [0.25] * 4096
+        assert made.scores == (0.25,) * 4096
         assert all(type(score) is float for score in made.scores)
 
 

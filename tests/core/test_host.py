@@ -386,7 +386,7 @@ def test_the_others_are_told_what_a_plugin_derives(make_host: MakeHost) -> None:
     host = make_host(Pricing("pricing"), watcher)
     host.close()
     healths = [event for event in watcher.events if isinstance(event, PluginHealth)]
-    assert {health.plugin: health.derives for health in healths} == {"pricing": ["Log"], "watcher": []}
+    assert {health.plugin: health.derives for health in healths} == {"pricing": ("Log",), "watcher": ()}
 
 
 def test_a_line_of_the_report_is_an_event_of_its_plugin_that_replays(make_host: MakeHost) -> None:

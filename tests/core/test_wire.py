@@ -517,7 +517,7 @@ class TestEventsMadeInPython:
         checked = check_event(event, DECODER).event
 
         assert isinstance(checked, ev.LayerActivation)
-        assert (checked.output_shape, checked.output_sample) == ((2, 3), [1, 2])
+        assert (checked.output_shape, checked.output_sample) == ((2, 3), (1, 2))
 
     @pytest.mark.parametrize(
         ("text", "read"),

@@ -72,7 +72,7 @@ def _energy(samples: Sequence[_Sample]) -> float | None:
     return sum(drawn.values()) if drawn else None
 
 
-def _summed(time_unix_nano: int, devices: list[GpuReading]) -> _Sample:
+def _summed(time_unix_nano: int, devices: Sequence[GpuReading]) -> _Sample:
     """Sum over all GPUs. Count a MIG instance only if its GPU, of which it is a part, reports no memory."""
     whole = [device for device in devices if device.parent_id is None]
     memory = _known(device.memory_used_bytes for device in whole) or _known(d.memory_used_bytes for d in devices)

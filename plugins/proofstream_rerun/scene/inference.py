@@ -7,6 +7,7 @@ more when the burst is over, so that the bytes written stay proportional to the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Inference:
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
-        self._samples: dict[int, list[int]] = {}
+        self._samples: dict[int, Sequence[int]] = {}
         self._statistics: dict[int, ActivationStats] = {}
         self._drawn = 0
         self._was_walking = False
@@ -113,7 +114,7 @@ class Inference:
         self._canvas.add_row(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
 
 
-def _signed_shares(samples: list[list[int]]) -> Floats:
+def _signed_shares(samples: list[Sequence[int]]) -> Floats:
     """Return field elements as signed numbers (p - 1 is -1), divided by the largest magnitude of their layer.
 
     The result has one row for each layer; shorter rows are filled with NaN.

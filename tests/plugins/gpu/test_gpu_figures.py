@@ -96,7 +96,7 @@ def test_what_is_not_answered_is_none_and_costs_no_other_figure(raw: str, field:
     result = mapped(**{raw: why})
 
     assert getattr(result.reading, field) is None
-    assert result.reading.unsupported == ([field] if why is NoAnswer.UNSUPPORTED else [])
+    assert result.reading.unsupported == ((field,) if why is NoAnswer.UNSUPPORTED else ())
     assert result.denied == ((field,) if why is NoAnswer.DENIED else ())
     assert result.dropped == ()
     assert result.reading.state == ("degraded" if why is NoAnswer.FAILED else "ok")
@@ -129,7 +129,7 @@ def test_implausible_values_are_dropped_and_counted(answers: dict[str, Any], fie
     assert getattr(result.reading, field) is None
     assert result.dropped == (field,)
     assert result.reading.state == "ok"
-    assert result.reading.unsupported == []
+    assert result.reading.unsupported == ()
 
 
 @pytest.mark.parametrize("total", [0, 9223372036854775794])
@@ -145,7 +145,7 @@ def test_a_zero_that_was_answered_stays_zero() -> None:
     reading = mapped(utilization_percent=0, power_mw=0, energy_mj=0, ecc_corrected=0, clock_event_bits=0).reading
 
     assert (reading.utilization, reading.power_w, reading.energy_j) == (0.0, 0.0, 0.0)
-    assert (reading.errors_corrected, reading.throttle_reasons) == (0, [])
+    assert (reading.errors_corrected, reading.throttle_reasons) == (0, ())
 
 
 def test_two_gigabytes_of_memory_are_not_a_blank() -> None:

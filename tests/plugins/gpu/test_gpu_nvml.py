@@ -38,7 +38,7 @@ def test_a_healthy_gpu(machine: Any, open_watch: OpenWatch) -> None:
     assert (reading.id, reading.parent_id, reading.index) == ("GPU-00000000", None, 0)
     assert (reading.name, reading.vendor, reading.driver_version) == ("Fake GPU", "NVIDIA", "580.00")
     assert reading.state == "ok"
-    assert reading.unsupported == []
+    assert reading.unsupported == ()
     assert (reading.utilization, reading.memory_controller_utilization) == (0.5, 0.25)
     assert (reading.clock_sm_mhz, reading.clock_memory_mhz) == (1980.0, 2619.0)
     assert (reading.temperature_celsius, reading.errors_corrected, reading.errors_uncorrected) == (41.0, 3, 0)
@@ -58,7 +58,7 @@ def test_utilization_that_is_not_supported_is_absent_and_not_zero(machine: Any, 
 
     assert reading.utilization is None
     assert reading.memory_controller_utilization is None
-    assert reading.unsupported == ["memory_controller_utilization", "utilization"]
+    assert reading.unsupported == ("memory_controller_utilization", "utilization")
     assert (reading.state, reading.power_w) == ("ok", 250.5)
 
 
@@ -84,7 +84,7 @@ def test_a_figure_that_fails_affects_no_other(
     reading = only(open_watch())
 
     assert getattr(reading, field) is None
-    assert reading.unsupported == ([field] if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND) else [])
+    assert reading.unsupported == ((field,) if code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND) else ())
     assert reading.state == ("degraded" if code == UNKNOWN else "ok")
     assert (reading.utilization, reading.memory_used_bytes) == (0.5, 7_800_000)
 
@@ -103,7 +103,7 @@ def test_an_older_memory_query_says_that_it_is_one(machine: Any, open_watch: Ope
     reading = only(open_watch())
 
     assert (reading.memory_used_bytes, reading.memory_reserved_bytes) == (912_000_000, None)
-    assert (reading.memory_source, reading.unsupported) == ("v1", [])
+    assert (reading.memory_source, reading.unsupported) == ("v1", ())
 
 
 def test_memory_that_we_may_not_read_is_absent(
@@ -117,7 +117,7 @@ def test_memory_that_we_may_not_read_is_absent(
     reading = only(watch)
 
     assert (reading.memory_used_bytes, reading.memory_total_bytes, reading.memory_source) == (None, None, None)
-    assert (reading.state, reading.unsupported) == ("ok", [])
+    assert (reading.state, reading.unsupported) == ("ok", ())
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert "does not let us read" in said[0]
@@ -173,7 +173,7 @@ def test_temperature_of_a_driver_that_only_knows_the_new_question(machine: Any, 
 def test_why_the_clocks_are_held(machine: Any, open_watch: OpenWatch) -> None:
     machine.set(_0__clock_events=0x4 | 0x20 | 0x800)
 
-    assert only(open_watch()).throttle_reasons == ["sw_power_cap", "sw_thermal_slowdown", "bit_11"]
+    assert only(open_watch()).throttle_reasons == ("sw_power_cap", "sw_thermal_slowdown", "bit_11")
 
 
 # MIG
@@ -199,7 +199,7 @@ def test_mig_instances_are_asked_by_their_own_handles(machine: Any, open_watch: 
     assert (gpu.utilization, gpu.memory_used_bytes, gpu.power_w) == (None, None, 250.5)
     assert (first.parent_id, first.index, first.name) == ("GPU-00000000", 1, "Fake GPU MIG 1g.10gb")
     assert [first.memory_used_bytes, second.memory_used_bytes] == [1000, 4000]
-    assert [one.unsupported for one in (first, second)] == [["memory_controller_utilization", "utilization"]] * 2
+    assert [one.unsupported for one in (first, second)] == [("memory_controller_utilization", "utilization")] * 2
     assert {one.state for one in found.values()} == {"ok"}
 
 
@@ -209,7 +209,7 @@ def test_what_is_the_whole_gpus_is_not_counted_once_more_on_its_instances(machin
 
     shared = ("power_w", "energy_j", "temperature_celsius", "errors_corrected", "errors_xid", "pcie_tx_bytes_per_s")
     assert [getattr(instance, name) for name in shared] == [None] * len(shared)
-    assert instance.unsupported == []
+    assert instance.unsupported == ()
 
 
 def test_a_gpu_with_mig_switched_off_has_no_instances(machine: Any, open_watch: OpenWatch) -> None:
@@ -263,7 +263,7 @@ def test_a_driver_that_does_not_report_critical_errors(machine: Any, open_watch:
     reading = only(open_watch())
 
     assert reading.errors_xid is None
-    assert reading.unsupported == ["errors_xid"]
+    assert reading.unsupported == ("errors_xid",)
 
 
 # Initialising
@@ -397,4 +397,4 @@ def test_an_old_driver_lacks_names(away: Any) -> None:
     )
 
     assert ran.stderr == ""
-    assert ran.stdout == "ok v1 912000000 41.0 ['hw_slowdown'] None ['energy_j']\n"
+    assert ran.stdout == "ok v1 912000000 41.0 ('hw_slowdown',) None ('energy_j',)\n"

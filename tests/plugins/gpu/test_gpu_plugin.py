@@ -142,7 +142,7 @@ def test_pcie_is_not_queried_if_switched_off(start: Callable[..., Running], mach
     eventually(lambda: len(run.samples) == 1)
 
     assert run.samples[0].devices[0].pcie_tx_bytes_per_s is None
-    assert run.samples[0].devices[0].unsupported == []
+    assert run.samples[0].devices[0].unsupported == ()
     assert machine.count("pcie") == 0
 
 

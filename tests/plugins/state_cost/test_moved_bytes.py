@@ -73,7 +73,7 @@ def test_an_event_has_its_groups() -> None:
     moved = MovedBytes()
     moved.count_run(costs(3, 4), run(5))
     (only,) = moved.take_moved()
-    assert only.states == [
+    assert only.states == (
         StateBytes(group="mix.h", kind="recurrent", states=2, bytes=35),
         StateBytes(group="mix.conv", kind="recurrent", states=2, bytes=35),
-    ]
+    )

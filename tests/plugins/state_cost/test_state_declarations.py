@@ -135,7 +135,7 @@ def test_a_circuit_survives_the_wire() -> None:
     )  # fmt: skip
     decoded = LineDecoder(Catalog()).decode(encode_event(event))
     assert isinstance(decoded.event, CircuitCompiled)
-    assert isinstance(decoded.event.states, list)
+    assert isinstance(decoded.event.states, tuple)
     again = circuit_from_declarations(circuit.name, decoded.event.states)
     assert again.states == tuple(replace(state, shape=None) for state in circuit.states)
     assert again.recurrent_layers == circuit.recurrent_layers == 48

@@ -165,7 +165,7 @@ def test_states_of_the_circuit_price_the_proof_that_it_belongs_to() -> None:
     assert summary(made) == [(0, "digits", name, 800) for name in VERIFY]
     (first, *_) = costs(made)
     assert (first.convention, first.recurrent_layers) == ("declared", 2)
-    assert first.states == [StateBytes(group="mix.h", kind="recurrent", states=2, bytes=800)]
+    assert first.states == (StateBytes(group="mix.h", kind="recurrent", states=2, bytes=800),)
 
 
 def test_a_circuit_after_the_start_belongs_to_the_proof_once_a_layer_follows() -> None:
