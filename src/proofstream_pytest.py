@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def proofstream_host() -> Iterator[Callable[..., PluginHost]]:
-    """A function that makes hosts of plugins. Its arguments are those of `proofstream.testing.PluginHost`.
+    """Return a function that makes hosts of plugins. Its arguments are those of `proofstream.testing.PluginHost`.
 
     Every host is closed after the test. If the test did not close a host itself, the problems in its report fail the
     test.
