@@ -32,7 +32,15 @@ class SessionFeed(Protocol):
         ...
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
-        """End the session. Calling it again does nothing."""
+        """End the session. Calling it again does nothing.
+
+        Args:
+            outcome: `ended`, `lost` or `interrupted`.
+            reason: Why it ended, or None.
+
+        Raises:
+            UsageError: The outcome is another word.
+        """
         ...
 
 
@@ -57,6 +65,9 @@ class Feed(Protocol):
             opened_at: When it began, in nanoseconds since the epoch; now by default.
             recorded: The source itself delivers the recorded SessionOpened, so the host adds none. In the same way,
                 `close` adds none after a recorded SessionClosed.
+
+        Raises:
+            UsageError: The time source is another word.
         """
         ...
 

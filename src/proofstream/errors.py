@@ -33,6 +33,11 @@ def describe(error: BaseException) -> str:
     return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
 
 
+def in_parentheses(hint: str | None) -> str:
+    """Return a hint as the end of a line."""
+    return f" ({hint})" if hint else ""
+
+
 class UsageError(ProofstreamError):
     """The caller asked for something that does not exist or does not fit together."""
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from proofstream.envelopes import PRODUCER
+from proofstream.errors import UsageError
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened
 from proofstream.host import Host
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
+
+TIME_SOURCES = ("envelope", "arrival", "reconstructed")
+OUTCOMES = ("ended", "lost", "interrupted")
 
 
 class HostFeed:
@@ -41,6 +45,7 @@ class HostFeed:
         recorded: bool = False,
     ) -> HostSessionFeed:
         """See `contracts.Feed`."""
+        _check_word("time_source", time_source, TIME_SOURCES)
         replayed = not self.host.live
         session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
         if not recorded:
@@ -122,6 +127,12 @@ class HostSessionFeed:
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
         """See `contracts.SessionFeed`. A session that ends because the source must stop is interrupted."""
+        _check_word("outcome", outcome, OUTCOMES)
         if self._feed.interrupted is not None and outcome in ("ended", "interrupted"):
             outcome, reason = "interrupted", self._feed.interrupted
         self._session.close(outcome=outcome, reason=reason)
+
+
+def _check_word(argument: str, word: object, words: Sequence[str]) -> None:
+    if word not in words:
+        raise UsageError(f"{argument} is {word!r}; it must be one of {', '.join(words)}")

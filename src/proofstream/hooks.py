@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+import operator
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import pluggy
 
+from proofstream.contracts import Command, Option, SourceType, Tool
 from proofstream.errors import PluginError
 from proofstream.hookspecs import PROJECT, PluginContext, ProofstreamHooks
 
 _PREFIX = "proofstream_"
+_DECLARED: dict[str, tuple[str, tuple[type, ...]]] = {
+    "proofstream_event_types": ("event types", (object,)),  # the catalog checks them
+    "proofstream_sources": ("SourceTypes", (SourceType,)),
+    "proofstream_options": ("Options", (Option,)),
+    "proofstream_commands": ("Commands and Tools", (Command, Tool)),
+}
+"""What each declaring hook returns a list of: in words, and its types."""
 _HOOK_NAMES = frozenset(name for name in dir(ProofstreamHooks) if name.startswith(_PREFIX))
 
 
@@ -55,10 +65,19 @@ class Hooks:
         # Not pluggy's own call: it costs 2 us and is made for many implementations, and here a hook has one.
         return impl.function(*[arguments[name] for name in impl.argnames])
 
-    def declare(self, hook: str) -> list[Any]:
-        """Return what the plugin declares by a hook of the plural kind."""
-        declared: Iterable[Any] | None = self.call(hook)
-        return [] if declared is None else list(declared)
+    def declare(self, hook: str, **arguments: object) -> list[Any]:
+        """Return what the plugin declares by a hook of the plural kind.
+
+        Raises:
+            TypeError: The hook returned something else than a list of that.
+        """
+        words, types = _DECLARED[hook]
+        declared = self.call(hook, **arguments)
+        items = [] if declared is None else list(each_of(declared, hook, of=words))
+        wrong = next((item for item in items if not isinstance(item, types)), None)
+        if wrong is not None:
+            raise TypeError(f"{hook} returned a list with a {type(wrong).__name__}; return a list of {words}")
+        return items
 
     def configure(self, context: PluginContext) -> bool:
         """Configure the plugin; return whether it has anything to do in this run."""
@@ -66,8 +85,29 @@ class Hooks:
 
     def report_health(self) -> Mapping[str, int]:
         """Return the plugin's own counters."""
-        counters = self.call("proofstream_report_health")
-        return {} if counters is None else {str(key): max(0, int(value)) for key, value in dict(counters).items()}
+        counters: Mapping[str, int] | None = self.call("proofstream_report_health")
+        return {} if counters is None else {str(name): _counter(name, value) for name, value in counters.items()}
+
+
+def each_of(result: Any, hook: str, *, of: str) -> Iterable[Any]:
+    """Return a hook's result if it can be iterated.
+
+    Raises:
+        TypeError: It cannot: a single event, say. The message names the hook.
+    """
+    if isinstance(result, Iterable):
+        return result
+    raise TypeError(f"{hook} returned one {type(result).__name__}; return a list of {of}")
+
+
+def _counter(name: object, value: object) -> int:
+    try:
+        count = operator.index(cast("SupportsIndex", value))
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(f"proofstream_report_health: {name} is {value!r}; a counter is a whole number, 0 or more")
+    return count
 
 
 def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
@@ -76,9 +116,22 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
     try:
         manager.register(plugin, name=name)
     except pluggy.PluginValidationError as error:
-        raise PluginError(" ".join(str(error).split())) from None
+        raise PluginError(_wrong_argument(plugin) or " ".join(str(error).split())) from None
     callers = manager.get_hookcallers(plugin) or []
     return {caller.name: impl for caller in callers for impl in caller.get_hookimpls()}
+
+
+def _wrong_argument(plugin: object) -> str | None:
+    """Return a line about the first hook that takes an argument which it is not given."""
+    for name in sorted(_HOOK_NAMES):
+        method = getattr(plugin, name, None)
+        if callable(method):
+            given = [key for key in inspect.signature(getattr(ProofstreamHooks, name)).parameters if key != "self"]
+            wrong = [key for key in inspect.signature(method).parameters if key not in given]
+            if wrong:
+                has = f"it has {', '.join(f'`{key}`' for key in given)}" if given else "it has none"
+                return f"{name} has no argument `{wrong[0]}`; {has}"
+    return None
 
 
 def _check_names(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:

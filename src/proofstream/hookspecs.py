@@ -86,17 +86,19 @@ class ProofstreamHooks:
     def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
         """Declare the plugin's own event types, so that they are decoded and checked.
 
-        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; two plugins that
-        declare one kind are an error that names both.
+        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; of two plugins
+        that declare one kind, the first-party or installed one keeps it, and the other is broken.
         """
         raise NotImplementedError
 
     @hookspec
-    def proofstream_sources(self) -> Iterable[SourceType]:
+    def proofstream_sources(self, catalog: Catalog) -> Iterable[SourceType]:
         """Declare where envelopes can come from: a URI scheme and how to open it.
 
-        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; two plugins that
-        declare one scheme are an error that names both.
+        `catalog` has all event types of this host once a source is opened: `LineDecoder(catalog)` decodes lines by it.
+
+        When: once, after loading. Thread: the one that makes the host. Failure: the plugin is broken; of two plugins
+        that declare one scheme, the first-party or installed one keeps it, and the other is broken.
         """
         raise NotImplementedError
 
@@ -104,8 +106,8 @@ class ProofstreamHooks:
     def proofstream_options(self) -> Iterable[Option]:
         """Declare command-line flags. A flag sets a key of the plugin's configuration table, and asks for the plugin.
 
-        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
-        declare one flag are an error that names both.
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; of two plugins
+        that declare one flag, the first-party or installed one keeps it, and the other is broken.
         """
         raise NotImplementedError
 
@@ -113,8 +115,8 @@ class ProofstreamHooks:
     def proofstream_commands(self) -> Iterable[Command | Tool]:
         """Declare subcommands of ``proofstream`` that run a source, or that work by themselves.
 
-        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; two plugins that
-        declare one command are an error that names both.
+        When: once, when the command line is built. Thread: main. Failure: the plugin is broken; of two plugins
+        that declare one command, the first-party or installed one keeps it, and the other is broken.
         """
         raise NotImplementedError
 

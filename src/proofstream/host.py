@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
 from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
-from proofstream.errors import PluginError, describe
-from proofstream.events import PluginHealth, ProofEvent, SessionOpened, is_bulk
+from proofstream.errors import PluginError, describe, in_parentheses
+from proofstream.events import PluginHealth, ProofEvent, SessionOpened, is_bulk, kind_of
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
-from proofstream.lanes import Lane, in_parentheses
-from proofstream.loader import PluginRecord, Registry
+from proofstream.lanes import Lane
+from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
@@ -35,7 +35,6 @@ HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
-_TRACEBACK_HINT = "the logger proofstream shows where at level DEBUG"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -50,8 +49,9 @@ class Host:
         config: The merged configuration.
         asked: Names of plugins that must work; each must be usable.
         wanted: Names of plugins that may fail to get ready; each must be usable.
-        optional: Those of `wanted` that may fail although they have settings, because the user did not write those.
+        optional: Those of both that may fail to get ready all the same, because a command turned them on by itself.
         live: False if recorded events are replayed.
+        may_be_idle: Whether a plugin that was asked for may have nothing to do.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
         traceback_hint: Says how to see the traceback of a plugin that failed.
     """
@@ -65,10 +65,11 @@ class Host:
         wanted: Sequence[str] = (),
         optional: Collection[str] = (),
         live: bool = True,
+        may_be_idle: bool = False,
         clock: Callable[[], int] = time.monotonic_ns,
         wall_clock: Callable[[], int] = time.time_ns,
         tell: Callable[[str], None] | None = None,
-        traceback_hint: str = _TRACEBACK_HINT,
+        traceback_hint: str = TRACEBACK_HINT,
     ) -> None:
         self.registry = registry
         self.settings: HostSettings = config.host
@@ -86,11 +87,13 @@ class Host:
             source="proofstream",
             session_id=f"host-{self.identity['service.instance.id']}",
         )
+        self._publishers = {name: self._publisher(name) for name in (*asked, *wanted)}
         self._published: dict[str, tuple[float, PluginHealth]] = {}
         self._capture_failed: set[str] = set()
         self.retired: Retired = Retired()
         self.asked: frozenset[str] = frozenset(asked)
         self._optional = frozenset(optional)
+        self._may_be_idle = may_be_idle
         records = [registry.require(name) for name in dict.fromkeys((*asked, *wanted))]
         self.lanes: list[Lane] = [
             self._lane(record) for record in records if record.hooks is not None and record.hooks.act
@@ -158,17 +161,18 @@ class Host:
             record = lane.record
             if stopping():
                 return
-            if not in_time and lane.name in self.asked:
+            must_work = lane.name in self.asked and lane.name not in self._optional
+            if not in_time and must_work:
                 record.reason = f"not ready after {self.settings.configure_timeout_s:g} s"
                 raise record.error()
-            if record.status is PluginStatus.IDLE and lane.name in self.asked:
+            if record.status is PluginStatus.IDLE and must_work and not self._may_be_idle:
                 raise PluginError(
                     f"plugin {record.label} was asked for and has nothing to do", hint="see: proofstream run --help"
                 )
             if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
                 continue
             has_settings = bool(self._config.tables.get(lane.name)) and lane.name not in self._optional
-            if lane.name in self.asked or has_settings:
+            if must_work or has_settings:
                 raise record.error()  # a user who writes settings for a plugin wants it to work
             hint = in_parentheses(record.hint)
             _log.warning("plugin %s is %s: %s%s", record.label, record.status.value, record.reason, hint)
@@ -270,17 +274,44 @@ class Host:
 
     # Events that plugins publish
 
+    def _publisher(self, name: str, session_id: str | None = None) -> Session:
+        """Make a sender for a plugin's events; its messages name the plugin. The host's own session by default."""
+        own = self._own_session.session_id
+        return Session(
+            intake=self.intake,
+            owner=self,
+            source=f"plugin {name}",
+            session_id=own if session_id is None else session_id,
+        )
+
     def _publish(self, event: ProofEvent, name: str) -> None:
-        sessions = list(self.sessions.values())
-        session = sessions[0] if len(sessions) == 1 else self._own_session
-        session.post(Posted(event=event, origin=name, lineage=(name,)))
+        if self._is_declared(event, name):
+            sessions = list(self.sessions.values())
+            session = sessions[0] if len(sessions) == 1 else self._publishers[name]
+            session.post(Posted(event=event, origin=name, lineage=(name,)))
 
     def _publish_derived(self, last: Envelope, events: Sequence[ProofEvent], lineage: tuple[str, ...]) -> None:
+        name = lineage[-1]
         sender = self.sessions.get(last.session_id)
         if sender is None:  # the batch held the end of the session
-            sender = Session(intake=self.intake, owner=self, source="a closed session", session_id=last.session_id)
+            sender = self._publisher(name, last.session_id)
+            self.retired.add_session(sender)  # the bus may refuse what it posts
         for event in events:
-            sender.post(Posted(event=event, origin=lineage[-1], lineage=lineage, time_unix_nano=last.time_unix_nano))
+            if self._is_declared(event, name):
+                sender.post(Posted(event=event, origin=name, lineage=lineage, time_unix_nano=last.time_unix_nano))
+
+    def _is_declared(self, event: object, name: str) -> bool:
+        """Return whether the plugin may publish the event; the bus would say neither which plugin it was nor why."""
+        if not isinstance(event, ProofEvent):
+            self._publishers[name].report_refusal(f"published {type(event).__name__}, which is not an event")
+            return False
+        kind = kind_of(event)
+        if kind not in self.registry.catalog:
+            self._publishers[name].report_refusal(
+                f"kind {kind} is not declared; return it from proofstream_event_types"
+            )
+            return False
+        return True
 
     # Looking after the lanes, on the bus's thread and once more at the end
 
@@ -344,11 +375,11 @@ class Host:
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
-        self.retired.add_session(self._own_session)  # it counts what plugins published and the bus refused
+        for session in (self._own_session, *self._publishers.values()):
+            self.retired.add_session(session)  # each counts what was published through it and refused
         bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
-        report.fill(
-            lanes=self.lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds
-        )
+        lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
+        report.fill(lanes=lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds)
         return report
 
     def _stop_lanes(self, deadline: float) -> bool:

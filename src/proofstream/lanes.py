@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofstream.envelopes import HOST, Batch, Envelope
-from proofstream.errors import describe
+from proofstream.errors import describe, in_parentheses
 from proofstream.events import EventsLost, PluginHealth, ProofEvent, SessionClosed, is_sheddable
 from proofstream.health import PluginStatus
+from proofstream.hooks import each_of
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Wakeup
 from proofstream.loader import PluginRecord, mark_unconfigured
@@ -357,11 +358,6 @@ class Lane:
         return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
 
 
-def in_parentheses(hint: str | None) -> str:
-    """Return a hint as the end of a line."""
-    return f" ({hint})" if hint else ""
-
-
 def _belong_together(one: Envelope, other: Envelope) -> bool:
     return one.session_id == other.session_id and one.lineage == other.lineage
 
@@ -382,7 +378,7 @@ def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Enve
 def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:
     """Return a plugin's result as events. Count them one by one, because the result may be an endless iterator."""
     events: list[ProofEvent] = []
-    for event in derived:
+    for event in each_of(derived, "proofstream_consume", of="events"):
         if not isinstance(event, ProofEvent):
             raise TypeError(f"proofstream_consume returned {type(event).__name__}, not an event")
         if len(events) >= at_most:

@@ -25,6 +25,9 @@ from proofstream.sources.builtin import builtin_sources
 GROUP = PROJECT
 """The entry-point group."""
 
+TRACEBACK_HINT = "the logger proofstream shows where at level DEBUG"
+"""Tells a Python process how to see the traceback of a failure."""
+
 _RESERVED = frozenset({HOST, PRODUCER, PROJECT})
 """Origins and owners that are not plugins."""
 
@@ -142,8 +145,12 @@ class Registry:
 
     def automatic(self, *, by_command: bool) -> list[str]:
         """Return the names of the plugins that are used unasked."""
-        usable = [record for record in self.records.values() if record.status.is_usable]
-        return [r.name for r in usable if r.autoload is True or (by_command and r.autoload == "command")]
+        return [name for name in self.enabled(by_command=by_command) if self.records[name].status.is_usable]
+
+    def enabled(self, *, by_command: bool) -> list[str]:
+        """Return the names of the plugins that would be used unasked, even if they cannot be."""
+        enabled = [record for record in self.records.values() if record.status is not PluginStatus.DISABLED]
+        return [r.name for r in enabled if r.autoload is True or (by_command and r.autoload == "command")]
 
 
 def entry_points() -> list[metadata.EntryPoint]:
@@ -157,6 +164,7 @@ def load(
     found: Iterable[metadata.EntryPoint] | None = None,
     instances: Sequence[object] = (),
     named: Sequence[tuple[str, object]] = (),
+    traceback_hint: str = TRACEBACK_HINT,
 ) -> Registry:
     """Load plugins and collect what they declare.
 
@@ -165,6 +173,7 @@ def load(
         found: The entry points; those of the environment by default.
         instances: Ready-made plugins; each takes the place of the entry point that names its class.
         named: Ready-made plugins with their names; each takes the place of the entry point of that name.
+        traceback_hint: Says how to see the traceback of a plugin that raised an unexpected exception.
 
     Raises:
         UsageError: A plugin is both asked for and blocked, or no plugin has a blocked name.
@@ -182,22 +191,24 @@ def load(
         if record.name in registry.records:
             raise UsageError(f"two plugins named {record.name!r} were given")
         registry.records[record.name] = record
-    for record in _found(points, selection, given=set(registry.records)):
+    for record in _found(points, selection, given=set(registry.records), hint=traceback_hint):
         registry.records[record.name] = record
     registry.records = dict(sorted(registry.records.items()))
-    _collect(registry)
+    _collect(registry, hint=traceback_hint)
     return registry
 
 
-def _found(points: Sequence[metadata.EntryPoint], selection: Selection, *, given: set[str]) -> list[PluginRecord]:
+def _found(
+    points: Sequence[metadata.EntryPoint], selection: Selection, *, given: set[str], hint: str
+) -> list[PluginRecord]:
     by_name: dict[str, list[metadata.EntryPoint]] = {}
     for point in points:
         if point.name not in given:
             by_name.setdefault(point.name, []).append(point)
-    return [_record(same, selection) for same in by_name.values()]
+    return [_record(same, selection, hint=hint) for same in by_name.values()]
 
 
-def _record(same: list[metadata.EntryPoint], selection: Selection) -> PluginRecord:
+def _record(same: list[metadata.EntryPoint], selection: Selection, *, hint: str) -> PluginRecord:
     point = same[0]
     distribution, version = _origin(point)
     record = PluginRecord(name=point.name, distribution=distribution, version=version)
@@ -207,7 +218,7 @@ def _record(same: list[metadata.EntryPoint], selection: Selection) -> PluginReco
     elif not selection.admits(point.name):
         record.mark(PluginStatus.DISABLED, "switched off")
     else:
-        _load_point(record, point)
+        _load_point(record, point, hint=hint)
     return record
 
 
@@ -216,7 +227,7 @@ def _origin(point: metadata.EntryPoint) -> tuple[str, str]:
     return ("unknown", "") if dist is None else (dist.name, dist.version)
 
 
-def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
+def _load_point(record: PluginRecord, point: metadata.EntryPoint, *, hint: str) -> None:
     try:
         target = _resolve(point)
         _adopt(record, target() if isinstance(target, type) else target)
@@ -228,8 +239,13 @@ def _load_point(record: PluginRecord, point: metadata.EntryPoint) -> None:
     except PluginError as error:
         record.mark(PluginStatus.BROKEN, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing third-party code may raise anything; the others must still load
-        record.mark(PluginStatus.BROKEN, describe(error))
-        _log.debug("plugin %s could not be loaded", record.label, exc_info=True)
+        _mark_unexpected(record, error, hint=hint)
+
+
+def _mark_unexpected(record: PluginRecord, error: BaseException, *, hint: str) -> None:
+    """Mark a plugin that raised while it was loaded as broken; the traceback is logged, or the hint leads to it."""
+    record.mark(PluginStatus.BROKEN, describe(error), hint or None)
+    _log.debug("plugin %s could not be loaded", record.label, exc_info=error)
 
 
 def _resolve(point: metadata.EntryPoint) -> Any:
@@ -325,10 +341,10 @@ def _ready_made(record: PluginRecord, instance: object) -> PluginRecord:
 # Declarations
 
 
-def _collect(registry: Registry) -> None:
+def _collect(registry: Registry, *, hint: str) -> None:
     for source in builtin_sources(registry.catalog):
-        registry.sources[source.scheme] = (source, "proofstream")
-    for record in registry.records.values():
+        registry.sources[source.scheme] = (source, PROJECT)
+    for record in sorted(registry.records.values(), key=_precedence):
         if record.hooks is None:
             continue
         try:
@@ -336,11 +352,20 @@ def _collect(registry: Registry) -> None:
         except PluginError as error:
             record.mark(PluginStatus.BROKEN, str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
-            record.mark(PluginStatus.BROKEN, describe(error))
+            _mark_unexpected(record, error, hint=hint)
+
+
+def _precedence(record: PluginRecord) -> tuple[bool, bool]:
+    """Return what decides who keeps a name that two plugins declare.
+
+    A third-party plugin never takes one from a first-party plugin, nor a plugin that is being tried out from an
+    installed one. The others keep their order, which is that of their names.
+    """
+    return record.distribution != PROJECT, not record.distribution
 
 
 def _declare(registry: Registry, record: PluginRecord, hooks: Hooks) -> None:
-    sources: list[SourceType] = hooks.declare("proofstream_sources")
+    sources: list[SourceType] = hooks.declare("proofstream_sources", catalog=registry.catalog)
     options: list[Option] = hooks.declare("proofstream_options")
     commands: list[Command | Tool] = hooks.declare("proofstream_commands")
     _refuse_others("source scheme", record.name, [s.scheme for s in sources], lambda key: _owner(registry.sources, key))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proofstream.bus import Bus
+from proofstream.errors import in_parentheses
 from proofstream.health import PluginStatus
-from proofstream.lanes import Lane, in_parentheses
+from proofstream.lanes import Lane
 from proofstream.session import Session
 
 
@@ -51,14 +53,16 @@ class Retired:
     _KEPT = 64
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # plugins' threads and sources' add sessions at the same time
         self._settled = 0
         self._recent: list[Session] = []
 
     def add_session(self, session: Session) -> None:
         """Add a session that was closed."""
-        self._recent.append(session)
-        if len(self._recent) > self._KEPT:
-            self._settled += self._recent.pop(0).refused
+        with self._lock:
+            self._recent.append(session)
+            if len(self._recent) > self._KEPT:
+                self._settled += self._recent.pop(0).refused
 
     @property
     def refused(self) -> int:

@@ -112,13 +112,30 @@ class Run:
         self._type = find_source(what.registry, what.request.uri)
         if self._type.live and what.request.speed is not None:
             raise UsageError(f"--speed paces a recording; {what.request.uri} is live")
-        self._source: Source = self._type.open(what.request)
+        self._source: Source = self._open()
         # Not an Event: a signal handler sets it, and an Event's lock may be held by the very thread that it interrupts.
         self._ended = Wakeup()
         self._error: Exception | None = None
         self._signal: int | None = None
         self._signalled_at = 0.0
+        self._cut_short = False
         self._feed: HostFeed | None = None
+
+    def _open(self) -> Source:
+        uri = self._what.request.uri
+        try:
+            source = self._type.open(self._what.request)
+        except ProofstreamError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party source may raise anything
+            _log.debug("source %s could not be opened", uri, exc_info=True)
+            raise self._failed(f"{uri} cannot be opened", error) from None
+        if not all(callable(getattr(source, method, None)) for method in ("run", "stop")):
+            raise SourceError(f"{uri} cannot be opened: `open` returned {type(source).__name__}, without run and stop")
+        return source
+
+    def _failed(self, what: str, error: BaseException) -> SourceError:
+        return SourceError(f"{what}: {describe(error)}", hint=self._what.traceback_hint or None)
 
     def stop(self, signal: int) -> None:
         """End the run soon, because of a signal. May be called from its handler."""
@@ -162,6 +179,8 @@ class Run:
         report = host.close(self._time_left(host), outcome=outcome[0], reason=outcome[1])
         if isinstance(self._error, ProofstreamError):
             report.problems.insert(0, str(self._error))
+        if self._cut_short:
+            report.problems.insert(0, f"the rest of {what.request.uri}: the run ended early ({_STRICT})")
         return RunResult(report=report, signal=self._signal)
 
     def _run_source(self, host: Host, feed: HostFeed) -> None:
@@ -169,6 +188,7 @@ class Run:
         thread.start()
         while not self._ended.wait(0.1):
             if self._must_end(host):
+                self._cut_short = True
                 self._interrupt(_STRICT)
                 break
         feed.stopping = True
@@ -188,9 +208,7 @@ class Run:
         try:
             self._source.run(feed)
         except BaseException as error:  # noqa: BLE001 - a third-party source may raise anything; it ends the run, reported
-            self._error = (
-                error if isinstance(error, ProofstreamError) else SourceError(f"the source failed: {describe(error)}")
-            )
+            self._error = error if isinstance(error, ProofstreamError) else self._failed("the source failed", error)
             _log.debug("source %s failed", self._what.request.uri, exc_info=True)
         finally:
             self._ended.set()

@@ -13,7 +13,7 @@ from proofstream.catalog import Catalog
 from proofstream.envelopes import HOST, PRODUCER, Batch, Envelope
 from proofstream.errors import UsageError
 from proofstream.events import PluginHealth, ProofEvent, SessionClosed, SessionOpened
-from proofstream.hooks import Hooks
+from proofstream.hooks import Hooks, each_of
 from proofstream.hookspecs import PluginContext, hookimpl
 from proofstream.wire import Decoded, LineDecoder, encode_event
 
@@ -129,6 +129,7 @@ class InlineHost:
     Attributes:
         derived: The events that the plugin returned or published so far.
         told: The lines that it told the user so far.
+        is_idle: Whether it sits the run out, because configure returned False; it is then given nothing.
 
     Raises:
         PluginError: A hook of the plugin is misspelt, takes arguments that it is not given, or is not marked.
@@ -160,7 +161,7 @@ class InlineHost:
             live=live,
             log=logging.getLogger("proofstream.test"),
         )
-        self._hooks.call("proofstream_configure", context=self.context)
+        self.is_idle: bool = not self._hooks.configure(self.context)
 
     def _progress(self) -> None:
         self.progressed += 1
@@ -168,21 +169,24 @@ class InlineHost:
     def feed(self, batch: Iterable[Envelope], *, batch_size: int = 512) -> list[ProofEvent]:
         """Pass envelopes to the plugin, in batches of one session; return the events derived from them."""
         derived: list[ProofEvent] = []
+        if self.is_idle:
+            return derived
         for _, of_session in itertools.groupby(batch, key=lambda envelope: envelope.session_id):
             waiting = tuple(of_session)
             for start in range(0, len(waiting), batch_size):
                 result = self._hooks.call("proofstream_consume", batch=waiting[start : start + batch_size])
-                derived.extend(result or ())
+                derived.extend(() if result is None else each_of(result, "proofstream_consume", of="events"))
         self.derived.extend(derived)
         return derived
 
     def tick(self) -> None:
         """Pass the plugin an empty batch, as an idle lane does."""
-        self._hooks.call("proofstream_consume", batch=())
+        if not self.is_idle:
+            self._hooks.call("proofstream_consume", batch=())
 
     def health(self) -> Mapping[str, int]:
         """Return the counters that the plugin reports."""
-        return self._hooks.call("proofstream_report_health") or {}
+        return self._hooks.report_health()
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Unconfigure the plugin."""
@@ -206,7 +210,8 @@ class PluginHost:
         told: The lines that the plugins told the user so far.
 
     Raises:
-        PluginError: A plugin could not be loaded or configured, or has nothing to do.
+        ConfigError: A plugin does not accept its table.
+        PluginError: A plugin could not be loaded or configured.
         UsageError: No plugin has a table's name, or something in `plugins` is not a plugin.
     """
 
@@ -238,6 +243,7 @@ class PluginHost:
             config=Config(host=HostSettings(**(host_settings or {})), tables=tables),
             asked=[*given, *names, self._watcher.name],
             live=live,
+            may_be_idle=True,
             tell=self.told.append,
         )
         self._feed: HostFeed = HostFeed(self._host, waits=True, tell=self.told.append)

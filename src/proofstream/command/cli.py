@@ -20,21 +20,23 @@ import click
 import proofstream
 from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
-from proofstream.command.logs import TRACEBACK_HINT, set_up_logging
+from proofstream.command.logs import set_up_logging, traceback_hint
 from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
 from proofstream.command.voice import voice
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
-from proofstream.errors import ProofstreamError, UsageError, describe
+from proofstream.errors import ProofstreamError, UsageError, describe, in_parentheses
 from proofstream.health import PluginStatus
-from proofstream.loader import Registry, Selection, entry_points, load
+from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
+from proofstream.text import safe_text
 
 if TYPE_CHECKING:
     from proofstream.config import Config
     from proofstream.run import RunRequest
 
 EXIT_USAGE = 2
+_LONGEST_LINE = 8192
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
 _OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
+    app: _App | None = None
     try:
         with_help = not words or any(word in _HELP_WORDS for word in words)
         early = read_early(words)
@@ -69,7 +72,9 @@ def _main(words: list[str]) -> int:
         context = getattr(error, "ctx", None)
         # Not every error of click has a context; without one, the first word is all that is known.
         command = context.command_path if context else " ".join(("proofstream", *words[:1]))
-        return _complain(error.format_message(), f"see: {command} --help")
+        unknown = isinstance(error, click.NoSuchOption | click.exceptions.NoSuchCommand)
+        why = app.unusable_plugins() if app is not None and unknown else []
+        return _complain(error.format_message(), f"see: {command} --help", why)
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except OSError as error:
@@ -80,19 +85,21 @@ def _main(words: list[str]) -> int:
         return 1
 
 
-def _complain(message: str, hint: str | None) -> int:
+def _complain(message: str, hint: str | None, why: Sequence[str] = ()) -> int:
     _tell(f"error: {message}")
+    for line in why:
+        _tell(line)
     if hint:
         _tell(f"hint: {hint}")
     return EXIT_USAGE
 
 
 def _tell(text: str) -> None:
-    voice.say(f"proofstream: {text}")
+    voice.say(f"proofstream: {safe_text(text, _LONGEST_LINE)}")
 
 
 def _post(text: str) -> None:
-    voice.post(f"proofstream: {text}")
+    voice.post(f"proofstream: {safe_text(text, _LONGEST_LINE)}")
 
 
 def _show_results(results: list[tuple[Path, str]]) -> None:
@@ -110,19 +117,34 @@ class _App:
         found = entry_points()
         from_files = [load_plugin_file(path) for path in early.plugin_files]
         names = {point.name for point in found} | {name for name, _ in from_files}
-        self.early_asked: list[str] = [*early.asked, *(name for name, _ in from_files)]
+        self.asked_by_name: list[str] = early.asked
+        self.from_files: list[str] = [name for name, _ in from_files]
         self.config: Config | None = _load_config(early, names) if reads_config else None
         allowed = self.config.host.plugins if self.config is not None else None
         selection = Selection(
-            asked=frozenset(self.early_asked),
+            asked=frozenset((*self.asked_by_name, *self.from_files)),
             blocked=frozenset(early.blocked),
             allowed=None if allowed is None else frozenset(allowed),
         )
-        self.registry: Registry = load(selection, found=found, named=from_files)
+        self.registry: Registry = load(selection, found=found, named=from_files, traceback_hint=traceback_hint())
+
+    def unusable_plugins(self) -> list[str]:
+        """Return lines about the plugins whose flags and commands are not known, because they could not be asked."""
+        records = self.registry.records.values()
+        switched_off = [record.name for record in records if record.status is PluginStatus.DISABLED]
+        broken = [_about(record) for record in records if record.status is PluginStatus.BROKEN]
+        if switched_off:
+            broken.append(f"switched off, and their flags and commands with them: {', '.join(switched_off)}")
+        return broken
 
     def group(self) -> click.Group:
         """Make the whole command line."""
-        group = click.Group(name="proofstream", help=(proofstream.__doc__ or "").partition("\n")[0])
+        # It is read long before; here it is accepted in front of a subcommand, too, whose plugin it may name.
+        plugin_file = [param for param in _general_params() if param.name == "plugin_file"]
+        for param in plugin_file:
+            param.expose_value = False
+        summary = (proofstream.__doc__ or "").partition("\n")[0]
+        group = click.Group(name="proofstream", params=plugin_file, help=summary)
         version = click.version_option(proofstream.__version__, message="%(prog)s %(version)s")
         group = version(group)
         group.add_command(self._run_command())
@@ -160,8 +182,8 @@ class _App:
             raise
         except Exception as error:  # noqa: BLE001 - a third-party tool may raise anything
             _log.debug("the command %s failed", tool.name, exc_info=True)
-            hint = "" if _log.isEnabledFor(logging.DEBUG) else f" ({TRACEBACK_HINT})"
-            _tell(f"plugin {self.registry.records[plugin].label} failed: {describe(error)}{hint}")
+            label, hint = self.registry.records[plugin].label, in_parentheses(traceback_hint())
+            _tell(f"plugin {label} failed: {describe(error)}{hint}")
             return 1
 
     # Commands that run a source
@@ -211,9 +233,11 @@ class _App:
         request = self._request(source, keep_in, values)
         for record in self.registry.records.values():
             if record.status is PluginStatus.BROKEN:
-                _tell(f"plugin {record.label} is broken: {record.reason}")
-        results = Results(self.registry.options.values(), request.config.tables)
-        results.make_folders()
+                _tell(_about(record))
+        in_use = {*request.asked, *request.wanted}
+        tables = {name: table for name, table in request.config.tables.items() if name in in_use}
+        results = Results(self.registry.options.values(), tables)
+        results.make_folders(optional=request.optional)
         run = Run(request)
         on_signals(run.stop)
         result = run.run()
@@ -233,10 +257,13 @@ class _App:
         settled.update(text.partition(".")[0] for text in values["set"])
         turned_on = [] if keep_in is None else self._keep_results(keep_in, values)
         self._configure(config, values)
-        asked = self._asked(values)
-        for name in asked:
+        chosen = self._chosen(values)
+        asked = list(dict.fromkeys((*chosen, *self.from_files)))
+        by_command, autoload = not values["quiet"], config.host.plugin_autoload
+        used_unasked = self.registry.enabled(by_command=by_command) if autoload else []
+        for name in (*asked, *settled.intersection(used_unasked)):
             self.registry.require(name)
-        automatic = self.registry.automatic(by_command=not values["quiet"]) if config.host.plugin_autoload else []
+        automatic = self.registry.automatic(by_command=by_command) if autoload else []
         switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
         return RunRequest(
             registry=self.registry,
@@ -250,10 +277,10 @@ class _App:
             ),
             asked=asked,
             wanted=[name for name in (*automatic, *turned_on) if name not in asked and name not in switched_off],
-            optional=frozenset(turned_on) - settled,
+            optional=frozenset(turned_on) - settled - set(chosen),
             say=_say_nothing if values["quiet"] else _tell,
             tell=_say_nothing if values["quiet"] else _post,
-            traceback_hint=TRACEBACK_HINT,
+            traceback_hint=traceback_hint(),
         )
 
     def _config(self) -> Config:
@@ -281,12 +308,18 @@ class _App:
     def _given(self, values: Mapping[str, Any]) -> list[tuple[Option, str]]:
         return [(o, plugin) for o, plugin in self.registry.options.values() if _is_given(o, values)]
 
-    def _asked(self, values: Mapping[str, Any]) -> list[str]:
+    def _chosen(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the plugins that the user asked for by name or by a flag."""
         by_flag = [plugin for option, plugin in self._given(values) if values[_variable(option)] is not False]
-        return list(dict.fromkeys((*self.early_asked, *by_flag)))
+        return [*self.asked_by_name, *by_flag]
 
     def _plugin_params(self) -> list[click.Parameter]:
         return [_param(option) for option, _ in self.registry.options.values()]
+
+
+def _about(record: PluginRecord) -> str:
+    hint = in_parentheses(record.hint)
+    return f"plugin {record.label} is {record.status.value}: {record.reason}{hint}"
 
 
 def _load_config(early: EarlyArguments, names: set[str]) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proofstream.health import PluginStatus
 from proofstream.loader import Registry
 
 
@@ -57,7 +58,7 @@ def _merged(row: dict[str, Any]) -> dict[str, Any]:
         "name": row["name"],
         "status": row["status"],
         "from": f"{row['distribution']} {row['version']}".strip(),
-        "to use it": row["hint"] or row["reason"],
+        "to use it": row["reason"] if row["status"] == PluginStatus.BROKEN.value else row["hint"] or row["reason"],
     }
 
 

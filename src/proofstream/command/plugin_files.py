@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from proofstream.command.logs import TRACEBACK_HINT
+from proofstream.command.logs import traceback_hint
 from proofstream.errors import UsageError, describe
 from proofstream.hookspecs import PROJECT
 
@@ -42,7 +42,7 @@ def load_plugin_file(path: Path) -> tuple[str, object]:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing third-party code may raise anything
         _log.debug("plugin file %s could not be loaded", path, exc_info=True)
-        raise UsageError(_message(path, error), hint=TRACEBACK_HINT) from None
+        raise UsageError(_message(path, error), hint=traceback_hint() or None) from None
     name = str(getattr(found, "name", name))
     if not _NAME.fullmatch(name):
         hint = "name the file with letters, digits and underscores, or give the class an attribute `name`"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from proofstream.command.process import called_as, called_from
 from proofstream.contracts import Option
+from proofstream.errors import UsageError
 from proofstream.text import safe_text
 
 _LONGEST_PATH = 1000
@@ -30,6 +30,7 @@ class Results:
 
     def __init__(self, options: Iterable[tuple[Option, str]], tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._expected: dict[Path, tuple[str, int | None]] = {}
+        self._plugins: dict[Path, str] = {}
         for option, plugin in options:
             artefact = option.artefact
             if artefact is None:
@@ -38,12 +39,23 @@ class Results:
                 path = artefact.path_in(value)
                 if path is not None:
                     self._expected[path] = (artefact.next_step, _changed_at(path))
+                    self._plugins[path] = plugin
 
-    def make_folders(self) -> None:
-        """Make the folders that the results lie in; where that fails, the plugin says what it cannot write."""
-        for path in self._expected:
-            with suppress(OSError):
+    def make_folders(self, *, optional: Collection[str] = ()) -> None:
+        """Make the folders that the results lie in.
+
+        Args:
+            optional: Plugins that may go without: where that fails, the plugin says what it cannot write.
+
+        Raises:
+            UsageError: A folder cannot be made.
+        """
+        for path, plugin in self._plugins.items():
+            try:
                 path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                if plugin not in optional:
+                    raise UsageError(f"cannot make {path.parent}: {error.strerror or error}") from None
 
     def written(self) -> list[tuple[Path, str]]:
         """Return each result that was written since, with its next step."""

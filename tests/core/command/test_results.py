@@ -15,6 +15,7 @@ import pytest
 
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
 from proofstream.contracts import Artefact, Option, OptionKind
+from proofstream.errors import UsageError
 
 RESULTS = [(Path("out/otlp"), "for a Collector"), (Path("out/proof.jsonl"), "replay it: {command} run {path}")]
 
@@ -87,10 +88,17 @@ def test_values_that_name_no_file_are_no_results_and_folders_are_made(tmp_path: 
     assert results.written() == [(path, "read show")]
 
 
-def test_a_folder_that_cannot_be_made_is_left_to_the_plugin(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     results = Results([flag("out")], {"writer": {"out": str(tmp_path / "file" / "out")}})
-    results.make_folders()
+    with pytest.raises(UsageError, match=f"^cannot make {tmp_path / 'file'}: "):
+        results.make_folders()
+
+
+def test_a_folder_that_cannot_be_made_is_left_to_a_plugin_that_may_go_without(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    results = Results([flag("out")], {"writer": {"out": str(tmp_path / "file" / "out")}})
+    results.make_folders(optional=["writer"])
     assert results.written() == []
 
 
