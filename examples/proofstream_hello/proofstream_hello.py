@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from proofstream import (
@@ -64,6 +64,7 @@ class HelloPlugin:
     def __init__(self) -> None:
         self._greeter = ""
         self._greeted = 0
+        self._tell: Callable[[str], None]
 
     @hookimpl
     def proofstream_event_types(self) -> Iterable[type[ProofEvent]]:
@@ -94,6 +95,7 @@ class HelloPlugin:
         if not isinstance(name, str):
             raise ConfigError(f"hello.name: must be text, not {name!r}")
         self._greeter = name
+        self._tell = context.tell
         return bool(name)
 
     @hookimpl
@@ -104,6 +106,8 @@ class HelloPlugin:
             for event in (envelope.event for envelope in batch)
             if isinstance(event, ProofStart)
         ]
+        for said in greetings:
+            self._tell(f"{said.greeting}, {said.model_name}")  # proofstream makes a producer's text safe to show
         self._greeted += len(greetings)
         return greetings
 

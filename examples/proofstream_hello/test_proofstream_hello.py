@@ -24,6 +24,7 @@ def test_every_proof_is_greeted_once() -> None:
     host.close()
 
     assert derived == [GREETING, GREETING]
+    assert host.told == ["hello from Ada, digits"] * 2
     assert host.health() == {"greeted": 2}
 
 
@@ -31,6 +32,10 @@ def test_every_proof_is_greeted_once() -> None:
 def test_a_mistake_in_the_configuration_is_one_clear_line(config: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"^hello\.nm?am?e"):
         InlineHost(HelloPlugin(), config=config)
+
+
+def test_without_a_name_it_sits_the_run_out() -> None:
+    assert InlineHost(HelloPlugin()).is_idle
 
 
 def test_a_run_delivers_greetings_to_other_plugins(proofstream_host: Callable[..., PluginHost]) -> None:

@@ -154,6 +154,7 @@ class Host:
         Raises:
             PluginError: A plugin that was asked for or has settings could not be configured, or one that was asked for
                 took longer than ``configure_timeout_s``.
+            ProofstreamError: Such a plugin raised it while it was configured: a ConfigError, say.
         """
         deadline = time.monotonic() + self.settings.configure_timeout_s
         for lane in self.lanes:

@@ -51,7 +51,7 @@ class PluginRecord:
         rederives: Whether it derives its events again when sessions are replayed; `asked`: only if the user asked for
             it.
         derives: The kinds that it derives from a producer's events.
-        speaks_for_itself: Whether the reason is the plugin's own words for the user.
+        cause: The error that the plugin itself raised for the user.
     """
 
     name: str
@@ -65,7 +65,7 @@ class PluginRecord:
     tick_s: float | None = None
     rederives: bool | str = True
     derives: tuple[str, ...] = ()
-    speaks_for_itself: bool = False
+    cause: ProofstreamError | None = None
 
     @property
     def label(self) -> str:
@@ -78,14 +78,14 @@ class PluginRecord:
         A missing plugin keeps its hooks, so that a user of its flag or source learns what to install.
         """
         self.status, self.reason, self.hint = status, reason, hint
-        self.speaks_for_itself = False
+        self.cause = None
         if status is not PluginStatus.MISSING:
             self.hooks = None
 
-    def error(self) -> PluginError:
+    def error(self) -> ProofstreamError:
         """Return the error for the user who asked for it."""
-        if self.speaks_for_itself:
-            return PluginError(self.reason or self.name, hint=self.hint)
+        if self.cause is not None:
+            return self.cause
         reason = f": {self.reason}" if self.reason else ""
         return PluginError(f"plugin {self.label} is {self.status.value}{reason}", hint=self.hint)
 
@@ -278,7 +278,7 @@ def mark_unconfigured(record: PluginRecord, error: BaseException, *, hint: str |
         return
     if isinstance(error, ProofstreamError):
         record.mark(PluginStatus.BROKEN, str(error), error.hint)
-        record.speaks_for_itself = True
+        record.cause = error
     else:
         record.mark(PluginStatus.BROKEN, describe(error), hint)
 

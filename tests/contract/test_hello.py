@@ -98,4 +98,4 @@ def test_its_own_tests_pass(hello_environment: Environment) -> None:
 
     done = hello_environment.run("-m", "pytest", "-q", "-W", "error", tests)
 
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout

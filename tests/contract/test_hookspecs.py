@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import runpy
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -24,17 +25,22 @@ from proofstream import (
     ProofEvent,
     ProofStart,
     ProofstreamError,
+    ReportLine,
     SourceType,
     Tool,
     ToolCall,
     hookimpl,
     open_session,
 )
+from proofstream.command import cli
+from proofstream.hooks import Hooks
 from proofstream.hookspecs import ProofstreamHooks
+from proofstream.testing import PluginHost
 
 REPOSITORY = Path(__file__).parents[2]
 GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text("utf-8")
 EXAMPLE = REPOSITORY / "examples" / "proofstream_hello" / "proofstream_hello.py"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 HOOKS = {name: spec for name, spec in vars(ProofstreamHooks).items() if name.startswith("proofstream_")}
 
 
@@ -92,18 +98,63 @@ def test_the_guide_names_every_status_and_every_field_of_the_context() -> None:
         assert re.search(rf"^\| `{field}[`(]", GUIDE, re.MULTILINE), field
 
 
-def test_the_code_in_the_guide_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+def run_block(position: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run one block of the guide by itself, as a reader pastes it; return its names."""
     module = ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)  # where msgspec looks annotations up
-    namespace = vars(module)
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    exec(BLOCKS[position], vars(module))
+    return vars(module)
 
-    for block in blocks:
-        exec(block, namespace)
 
-    assert len(blocks) == 8
-    assert namespace["derived"] == [namespace["HelloSaid"](greeting="hello")]
-    (tool,) = namespace["KindsPlugin"]().proofstream_commands()
+def block_with(text: str) -> int:
+    (position,) = [position for position, block in enumerate(BLOCKS) if text in block]
+    return position
+
+
+@pytest.mark.parametrize("position", range(len(BLOCKS)))
+def test_each_block_of_the_guide_runs_by_itself(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run_block(position, monkeypatch)
+
+    for cls in [value for name, value in names.items() if name.endswith("Plugin")]:
+        Hooks(cls(), "guide")
+
+
+def test_the_guides_tests_pass(monkeypatch: pytest.MonkeyPatch, proofstream_host: Callable[..., PluginHost]) -> None:
+    names = run_block(block_with("def test_"), monkeypatch)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+
+    for test in tests:
+        test(proofstream_host)
+
+    assert len(tests) == 2
+
+
+def test_the_guides_plugins_report_to_the_user(
+    monkeypatch: pytest.MonkeyPatch, proofstream_host: Callable[..., PluginHost]
+) -> None:
+    host = proofstream_host(run_block(block_with("CountingPlugin"), monkeypatch)["CountingPlugin"]())
+    started = ProofStart(model_name="m", backend="cpu", num_layers=0, input_shape=(1, 1), output_shape=(1, 1))
+
+    assert host.feed([started, started]) == [ReportLine(text="2 proofs so far")]
+    assert host.told == ["counting proofs"]
+
+
+def test_the_guides_source_reads_lines_with_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("stamped.py").write_text(BLOCKS[block_with("StampedPlugin")])
+    Path("lines.txt").write_bytes(b'1700000000000000000 {"ProofAborted":{"reason":"no memory"}}\nnonsense\n')
+    words = ["run", "stamped:lines.txt", "--plugin-file", "stamped.py", "--no-console", "--record", "r.jsonl"]
+
+    assert cli.main(words) == 1  # a line was refused
+
+    lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
+    times = {next(iter(line["event"])): line["time_unix_nano"] for line in lines}
+    assert times["ProofAborted"] == 1700000000000000000
+
+
+def test_the_guides_tool_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    (tool,) = run_block(block_with("KindsPlugin"), monkeypatch)["KindsPlugin"]().proofstream_commands()
     stream = str(REPOSITORY / "tests" / "data" / "wire" / "smollm2-135m-cpu.jsonl")
     for only in (["LayerStart", "ProofStart"], "LayerStart,ProofStart"):
         assert _written(tool, stream, as_json=False, only=only) == ["ProofStart 1\nLayerStart 211"]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from proofstream import ProofComplete, ReportLine
 from proofstream.hooks import Hooks
+from proofstream.testing import InlineHost, envelopes
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 SESSION, PLUGIN = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -36,7 +38,8 @@ def test_the_plugin_is_one() -> None:
     assert isinstance(counter, type)
     hooks = Hooks(counter(), "counter")
     assert hooks.has("proofstream_consume")
-    assert hooks.has("proofstream_unconfigure")
+    completed = ProofComplete(duration_ms=1, num_layer_proofs=0, num_weight_openings=0, weight_binding_mode="none")
+    assert InlineHost(counter()).feed(envelopes([completed])) == [ReportLine(text="1 proofs were completed")]
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!https?://)([^)#]+)\)", README))))
