@@ -260,3 +260,47 @@ def test_a_host_that_the_test_did_not_close_must_end_well() -> None:
 
     with pytest.raises(pytest.fail.Exception, match=r"^plugin answering failed: ValueError: aborted$"):
         next(hosts)
+
+
+class Choosy:
+    """Has something to do only if it is given a number."""
+
+    name = "choosy"
+
+    @ps.hookimpl
+    def proofstream_configure(self, context: ps.PluginContext) -> bool:
+        if not isinstance(context.config.get("number", 0), int):
+            raise ps.ConfigError("choosy.number: must be a number")
+        return "number" in context.config
+
+    @ps.hookimpl
+    def proofstream_consume(self, batch: ps.Batch) -> list[ps.ReportLine]:
+        return [ps.ReportLine(text="fed")]
+
+
+def test_a_plugin_with_nothing_to_do_is_idle_on_both_hosts(proofstream_host: Callable[..., PluginHost]) -> None:
+    inline, host = InlineHost(Choosy()), proofstream_host(Choosy())
+    assert inline.is_idle
+    assert inline.feed(envelopes([])) == host.feed([]) == []
+    assert host.health["choosy"].status == "idle"
+    assert host.close().ok
+    assert not InlineHost(Choosy(), config={"number": 1}).is_idle
+
+
+def test_a_config_error_reaches_the_test_as_it_is() -> None:
+    for make in (
+        lambda: InlineHost(Choosy(), config={"number": "x"}),
+        lambda: PluginHost(Choosy(), config={"choosy": {"number": "x"}}),
+    ):
+        with pytest.raises(ps.ConfigError, match=r"^choosy\.number: must be a number$"):
+            make()
+
+
+def test_a_single_event_instead_of_a_list_is_named_inline() -> None:
+    class Single:
+        @ps.hookimpl
+        def proofstream_consume(self, batch: ps.Batch) -> ps.ReportLine:
+            return ps.ReportLine(text="x")
+
+    with pytest.raises(TypeError, match="proofstream_consume returned one ReportLine; return a list of events"):
+        InlineHost(Single()).feed(envelopes([]))
