@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 import pluggy
@@ -89,15 +89,16 @@ class Hooks:
         return {} if counters is None else {str(name): _counter(name, value) for name, value in counters.items()}
 
 
-def each_of(result: Any, hook: str, *, of: str) -> Iterable[Any]:
-    """Return a hook's result if it can be iterated.
+def each_of(result: Any, hook: str, *, of: str) -> Iterator[Any]:
+    """Return an iterator over a hook's result.
 
     Raises:
         TypeError: It cannot: a single event, say. The message names the hook.
     """
-    if isinstance(result, Iterable):
-        return result
-    raise TypeError(f"{hook} returned one {type(result).__name__}; return a list of {of}")
+    try:
+        return iter(result)
+    except TypeError:
+        raise TypeError(f"{hook} returned one {type(result).__name__}; return a list of {of}") from None
 
 
 def _counter(name: object, value: object) -> int:

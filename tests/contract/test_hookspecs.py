@@ -102,7 +102,7 @@ def run_block(position: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Run one block of the guide by itself, as a reader pastes it; return its names."""
     module = ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)  # where msgspec looks annotations up
-    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    monkeypatch.setattr(sys, "path", [str(EXAMPLE.parent), *sys.path])
     exec(BLOCKS[position], vars(module))
     return vars(module)
 

@@ -68,7 +68,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     """Installs a distribution with one plugin."""
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
 
     def install(name: str, body: str) -> None:
         module = f"installed_{name}_{tmp_path.name.replace('-', '_')}"
