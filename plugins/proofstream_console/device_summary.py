@@ -32,8 +32,8 @@ class DeviceFigures:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything about the device is worth showing."""
-        return (self.name, self.free_memory_bytes, self.utilization) != (None, None, None)
+        """Whether anything about the device is worth showing. An idle device without a name is not."""
+        return any((self.name, self.free_memory_bytes, self.utilization))
 
 
 @dataclass(slots=True)

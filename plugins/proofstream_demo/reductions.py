@@ -27,6 +27,7 @@ def first_claim(
     transcript: Transcript, circuit: Circuit, commitments: Mapping[str, bytes], inputs: M31, output: M31
 ) -> Claim:
     """Absorb all public data, then claim the output's value at a random point."""
+    # The repr holds the names of the layer classes: renaming one changes every challenge, and so every event.
     transcript.absorb("circuit", repr(circuit.layers).encode())
     for name, commitment in sorted(commitments.items()):
         transcript.absorb(f"commitment {name}", commitment)

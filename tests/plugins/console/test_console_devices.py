@@ -71,7 +71,7 @@ def test_measured_figures_take_the_place_of_reported_ones() -> None:
     ]
 
 
-def test_the_whole_run_is_what_was_measured_while_proofs_ran() -> None:
+def test_figures_of_the_whole_run_count_only_while_proofs_run() -> None:
     run = (used(0.0, 90), START, used(0.5, 12), used(1.0, 30), used(0.75, 20), COMPLETE, used(0.0, 95))
 
     assert lines(*run, whole_run=True) == [
@@ -98,7 +98,7 @@ def test_a_lost_gpu_says_so_and_shows_no_old_figures() -> None:
     ]
 
 
-def test_instances_are_told_from_gpus() -> None:
+def test_mig_instances_are_labelled_mig() -> None:
     part = reading(id="MIG-1", parent_id="GPU-1", index=3, name="NVIDIA H200 MIG 1g.18gb", memory_used_bytes=GIB)
 
     assert lines(sample(reading(), part)) == [

@@ -82,7 +82,7 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     assert not [line for line in shown(summary) if "state" in line.lower()]
 
 
-def test_programs_that_cost_the_same_are_told_at_once() -> None:
+def test_programs_of_equal_cost_share_a_line() -> None:
     summary = fed(START, *map(cost, PROGRAMS), COMPLETE)
     (circuit,) = summary.states.circuits
     assert words.state_costs(circuit) == (
@@ -93,7 +93,7 @@ def test_programs_that_cost_the_same_are_told_at_once() -> None:
     assert not [line for line in shown(summary) if line.startswith("State programs")]
 
 
-def test_programs_that_cost_differently_are_told_apart() -> None:
+def test_programs_of_different_cost_are_listed_apart() -> None:
     summary = fed(cost(), cost("ring_save", MIB), cost("prefix_save", 96 * MIB), cost("ring_restore", MIB))
     (circuit,) = summary.states.circuits
     said = words.state_costs(circuit)
@@ -140,7 +140,7 @@ def test_there_is_no_bandwidth_without_a_duration() -> None:
         (12, "state (vllm…"),
     ],
 )
-def test_what_does_not_fit_is_left_out(width: int, expected: str) -> None:
+def test_parts_that_do_not_fit_are_left_out(width: int, expected: str) -> None:
     assert live_line(fed(cost(), moved(timed_ns=1_000_000)), width) == expected
 
 
@@ -170,7 +170,7 @@ def test_conventions_are_never_mixed() -> None:
     assert "State programs (nano-30b, convention transformers)" in lines
 
 
-def test_what_others_wrote_cannot_do_harm() -> None:
+def test_hostile_text_cannot_do_harm() -> None:
     bad = "\x1b[2J\u202e" + "x" * 10_000
     summary = fed(cost(bad, circuit=bad, convention=bad), moved(bad, circuit=bad, convention=bad))
     text = "\n".join([*shown(summary), live_line(summary, 80)])
@@ -179,7 +179,7 @@ def test_what_others_wrote_cannot_do_harm() -> None:
     assert len(text) < 3000
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_remembered_circuits_is_bounded() -> None:
     many = [cost(f"p{n}", circuit=f"c{n % 9}") for n in range(9)]
     summary = fed(START, *many, *(cost(f"p{n}", circuit="last") for n in range(100)))
     assert len(summary.states.circuits) == MAX_CIRCUITS

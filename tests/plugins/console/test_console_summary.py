@@ -146,7 +146,7 @@ def test_the_slowest_layers_are_kept_in_order() -> None:
     ]
 
 
-def test_no_slowest_layers_can_be_asked_for() -> None:
+def test_the_list_of_slowest_layers_can_be_switched_off() -> None:
     summary = new_summary(max_slowest=0)
     feed(summary, proof_start(), layer_start(1), layer_end(1))
     assert summary.slowest == []
@@ -210,7 +210,7 @@ def test_a_session_that_begins_again_counts_its_losses_once() -> None:
     assert summary.totals.lost == 15
 
 
-def test_what_is_said_of_a_session_after_its_end_opens_no_other() -> None:
+def test_remarks_about_a_session_after_its_end_do_not_open_another() -> None:
     summary = new_summary()
     feed(summary, proof_start(), proof_complete(), close=True)
     late = EventsLost(where="intake", counts={"Log": 5}), Log(level=LogLevel.Warn, message="late")
@@ -259,7 +259,7 @@ def test_only_plugins_in_trouble_are_named() -> None:
     )
     assert [h.plugin for h in summary.troubled_plugins] == ["a", "b", "c"]
     feed(summary, health("failed", plugin="a"))
-    assert len(summary.news.take_news()) == 1, "the same failure is no news twice"
+    assert len(summary.news.take_news()) == 1, "the same failure is news only once"
 
 
 def test_health_and_traces_open_no_session() -> None:
@@ -277,10 +277,10 @@ def test_news_come_in_order_and_the_urgent_survive_a_flood() -> None:
     assert isinstance(news[0], ProofOpened)
     assert LogLine(LogLevel.Error, "out of memory") in news
     assert summary.news.take_unheard() == 1000 + 2 - 256
-    assert not any(isinstance(item, ProofEnded) for item in news), "a good end is no more urgent than other lines"
+    assert not any(isinstance(item, ProofEnded) for item in news), "a good end is as urgent as other lines"
 
 
-def test_trace_and_debug_lines_are_no_news() -> None:
+def test_trace_and_debug_lines_make_no_news() -> None:
     summary = new_summary()
     feed(summary, Log(level=LogLevel.Debug, message="a"), Log(level=LogLevel.Trace, message="b"))
     assert summary.news.take_news() == []
@@ -301,6 +301,7 @@ def gpu_status(name: str, utilization: float | None, free: int | None, done: int
         (gpu_status("NVIDIA H100", None, 40_000), [("NVIDIA H100", None, None)]),
         (gpu_status("GPU-0", 0.87, 40_000), [(None, None, 0.87)]),
         (gpu_status("GPU-0", 7.0, 40_000), []),
+        (gpu_status("GPU-0", 0.0, 40_000), []),
     ],
 )
 def test_placeholders_of_producers_are_not_taken_for_figures(
@@ -354,7 +355,7 @@ def test_a_thousand_proofs_and_many_events_take_no_more_memory_than_a_few() -> N
     assert grown < 256 * 1024
 
 
-def test_what_is_urgent_passes_a_flood_of_other_news() -> None:
+def test_urgent_news_pass_a_flood_of_other_news() -> None:
     summary = new_summary()
     reporter = Reporter(summary.news, log_lines_per_s=0, others_per_s=1)
     died = [proof_start("dies"), layer_start(1), ProofAborted(reason="out of memory")]

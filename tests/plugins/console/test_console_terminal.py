@@ -1,4 +1,4 @@
-"""Real streams: a pseudo-terminal, a pipe nobody reads, a broken and a closed one; and how often the view is drawn."""
+"""Real streams: a pseudo-terminal, a pipe without a reader, a broken and a closed stream; and the pace of drawing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ for number, envelope in enumerate(envelopes(read_stream(Path(sys.argv[1])))):
     if number % 10 == 0:
         time.sleep(0.005)
     if number == 100:
-        print("said by somebody else", file=sys.stderr)
+        print("said by other code", file=sys.stderr)
 host.close()
 print("after the report", file=sys.stderr)
 """
@@ -117,7 +117,7 @@ def read_all(descriptor: int, *, deadline: float) -> str:
             continue
         try:
             chunk = os.read(descriptor, 65536)
-        except OSError:  # how Linux says that nobody has the other side open
+        except OSError:  # on Linux: no process has the other side open
             break
         if not chunk:
             break
@@ -155,10 +155,10 @@ def test_live_view_comes_and_leaves_the_terminal_clean() -> None:
     assert re.search(r"layer +\d+  .*MatMul", written)
     left = what_is_left(written)
     assert not any("━" in line for line in left), "nothing of the view is left"
-    assert "said by somebody else" in left
+    assert "said by other code" in left
     assert "✗ 2 proofs: 1 complete, 1 aborted" in left
     assert left[-2:] == ["after the report", ""]
-    assert left.index("said by somebody else") < left.index("✗ 2 proofs: 1 complete, 1 aborted")
+    assert left.index("said by other code") < left.index("✗ 2 proofs: 1 complete, 1 aborted")
 
 
 def test_live_view_in_a_tiny_terminal() -> None:
@@ -168,7 +168,7 @@ def test_live_view_in_a_tiny_terminal() -> None:
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_terminals_that_want_no_view_get_plain_lines(variables: dict[str, str]) -> None:
+def test_terminals_without_a_view_get_plain_lines(variables: dict[str, str]) -> None:
     written = run_in_terminal(variables=variables)
     assert "\x1b" not in written
     assert "proof 2 complete in" in written
@@ -184,7 +184,7 @@ def test_plain_lines_can_be_asked_for() -> None:
     assert "\x1b" not in run_in_terminal("plain")
 
 
-def test_no_terminal_gets_plain_lines_whatever_is_asked_for() -> None:
+def test_a_stream_that_is_not_a_terminal_gets_plain_lines_in_any_mode() -> None:
     stream = io.StringIO()
     host = InlineHost(ConsolePlugin(stream), {"mode": "live"})
     host.feed(envelopes(PROOF))
@@ -241,7 +241,7 @@ def flood(host: InlineHost, clock: Clock) -> None:
         clock.now += 1
 
 
-def test_a_pipe_that_nobody_reads_holds_nobody() -> None:
+def test_a_pipe_that_is_not_read_does_not_block() -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "w") as stream, os.fdopen(read_end, "rb") as reader:
         fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)

@@ -508,7 +508,7 @@ def test_report_bounds_the_lines_of_plugins() -> None:
     assert shown.endswith("(8 more lines not shown)")
 
 
-def test_what_a_plugin_derives_after_the_end_opens_no_session() -> None:
+def test_derived_events_after_the_end_open_no_session() -> None:
     summary = fed(proof_start(), PROOF_COMPLETE)
     late = Log(level=LogLevel.Info, message="summed up")
     summary.add_batch(

@@ -76,7 +76,7 @@ def test_it_comes_back_with_fresh_handles(
 
     machine.set(_0__all=GPU_IS_LOST)
     states(watch)
-    clock.now += 5.0  # the patience begins anew
+    clock.now += 5.0  # the wait is the shortest one again
     machine.set(_0__all=None)
     assert states(watch)["GPU-00000000"] == "ok"
     assert watch.counters()["devices_lost"] == 2

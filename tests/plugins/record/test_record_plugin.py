@@ -117,7 +117,7 @@ def test_a_run_that_received_nothing_leaves_no_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_gpus_do_is_recorded_beside_other_events_only(tmp_path: Path) -> None:
+def test_gpu_samples_are_recorded_only_after_another_event(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     sample = GpuTelemetry(devices=[GpuReading(id="GPU-1", state="ok")])
     alone = [envelope for envelope in envelopes([sample], close=False) if envelope.event is sample]
