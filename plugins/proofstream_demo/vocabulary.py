@@ -37,7 +37,7 @@ def compiled(circuit: Circuit) -> CircuitCompiled:
                 input_shape=input_shape(circuit, layer),
                 output_shape=layer.shape,
                 trace_cost=trace_cost(circuit, layer),
-                input_layers=list(layer.inputs),
+                input_layers=layer.inputs,
             )
             for index, layer in enumerate(circuit.layers)
         ],

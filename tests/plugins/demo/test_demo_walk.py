@@ -159,7 +159,7 @@ def test_the_compiled_circuit_is_the_one_that_is_walked(example: Example, events
     compiled, started = only(CircuitCompiled, events), only(ProofStart, events)
     layers = example.model.circuit.layers
     assert compiled.total_layers == started.num_layers == len(compiled.nodes) == len(layers)
-    assert [node.input_layers for node in compiled.nodes] == [list(layer.inputs) for layer in layers]
+    assert [node.input_layers for node in compiled.nodes] == [layer.inputs for layer in layers]
     nodes = {node.layer_idx: node for node in compiled.nodes}
     for start in of(LayerStart, events):
         node = nodes[start.layer_idx]
@@ -185,7 +185,7 @@ def test_activations_are_the_values_of_their_layers(example: Example, events: li
     values = evaluate_circuit(example.model.circuit, example.inputs)
     for event, matrix in zip(of(LayerActivation, events), values, strict=True):
         flat = embed(matrix).reshape(-1).tolist()
-        assert event.output_sample == flat[:128]
+        assert event.output_sample == tuple(flat[:128])
         assert event.output_shape == matrix.shape
         assert isinstance(event.stats, ActivationStats)
         assert event.stats.max == max(flat)
