@@ -96,7 +96,7 @@ class Numbers(msgspec.Struct, frozen=True, gc=False):
 
 
 class StateChange(msgspec.Struct, frozen=True, gc=False):
-    """The state that a lane shows from now on; None ends the state before."""
+    """The state that an entity is in from now on; None ends the state before."""
 
     state: str | None
 
@@ -145,7 +145,7 @@ Mark: TypeAlias = (
 class Look(msgspec.Struct, frozen=True, gc=False):
     """The appearance of an entity, which does not change in time.
 
-    The blueprint sets what all entities of a view have in common, such as the colours of lanes.
+    The blueprint sets what all entities of a view have in common, such as the colours of states.
 
     Attributes:
         kind: `lines`, `steps` or `points` for numbers, `trail` or `cursor` in space, else `plain`.

@@ -35,7 +35,7 @@ LABEL = packed((0xC8, 0xCC, 0xD8))
 
 
 class LayerState(enum.IntEnum):
-    """The state of one layer, or of all layers that share a lane."""
+    """The state of one layer, or of all layers that share a state timeline."""
 
     WAITING = 0
     PROVING = 1
@@ -45,13 +45,13 @@ class LayerState(enum.IntEnum):
     END_NOT_SEEN = 5
     ABORTED = 6
     PARTLY_DONE = 7
-    """Some layers of the lane are done, others have not begun, and no layer is being proved."""
+    """Some layers of the group are done, others have not begun, and no layer is being proved."""
     DONE = 8
-    """All layers of the lane are done, but not all in the same state."""
+    """All layers of the group are done, but not all in the same state."""
 
     @property
     def word(self) -> str | None:
-        """The word that a lane shows; None while the layer waits."""
+        """The word that a state timeline shows; None while the layer waits."""
         return None if self is LayerState.WAITING else self.name.lower().replace("_", " ")
 
 
@@ -72,8 +72,8 @@ STATE_COLORS: dict[str, int] = {
     "opening": packed((0xEC, 0x6E, 0xAD)),
     "binding": packed((0xF5, 0xD0, 0x42)),
 }
-"""The colour of every word that a lane may show: states of layers, the kind of a device's current layer, and whether
-weight openings, weight bindings or STARK proofs are open."""
+"""The colour of every word that a state timeline may show: states of layers, the kind of a device's current layer, and
+whether weight openings, weight bindings or STARK proofs are open."""
 
 SERIES_COLORS: tuple[int, ...] = tuple(
     packed(rgb)

@@ -1,4 +1,4 @@
-"""The lanes of layers: the state of each layer, or of each group of neighbours if there are many layers."""
+"""The state timelines of layers: one for each layer, or for each group of neighbours if there are many layers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _PROVING, _PROVED, _ABORTED = LayerState.PROVING, LayerState.PROVED, LayerState.
 _PARTLY_DONE = LayerState.PARTLY_DONE
 
 KEPT_STATES = 64
-"""How many states of one lane are kept for the snapshot."""
+"""How many states of one entity are kept for the snapshot."""
 
 
 class StateTimeline:
-    """Draws the lanes of layers.
+    """Draws the state timelines of layers.
 
     Args:
         canvas: Where to draw.
-        groups: Which layers share a lane.
+        groups: Which layers share a state timeline.
     """
 
     def __init__(self, canvas: Canvas, groups: LayerGroups) -> None:
@@ -32,7 +32,7 @@ class StateTimeline:
         self._pausing: dict[int, None] = {}
 
     def change_state(self, index: int, kind: LayerKind, before: LayerState, now: LayerState) -> None:
-        """Move a layer from one state to another, and show its lane's state."""
+        """Move a layer from one state to another, and show its group's state."""
         group = index // self._groups.size
         counts = self._counts.get(group)
         if counts is None:
@@ -42,19 +42,19 @@ class StateTimeline:
         counts[now] += 1
         state = self._state_of(group, counts)
         if state is _PARTLY_DONE:
-            # Usually the next layer of the lane begins at once, so show a pause only if it lasts until the next write.
+            # Usually the next layer of the group begins at once, so show a pause only if it lasts until the next write.
             self._pausing[group] = None
         else:
             self._show(group, state)
 
     def catch_up(self) -> None:
-        """Show the lanes that have paused since the last write."""
+        """Show the groups that have paused since the last write."""
         for group in self._pausing:
             self._show(group, self._state_of(group, self._counts[group]))
         self._pausing.clear()
 
     def erase(self) -> None:
-        """Clear all lanes, because another layout gives them other paths."""
+        """Clear all state timelines, because another layout gives them other paths."""
         for path in self._paths.values():
             if path in self._canvas.tracks:
                 self._canvas.add_row(path, Cleared(), PLAIN)

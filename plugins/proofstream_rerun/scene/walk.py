@@ -1,4 +1,4 @@
-"""The drawing of the walk over the layers: nodes and bars, the trail below proved layers, the cursor, and the lanes.
+"""The drawing of the walk over the layers: nodes and bars, the trail below proved layers, the cursor, the states.
 
 A row of an entity replaces the row before it, so it has to repeat all boxes of that entity. One entity for all layers
 would make rows large, and one for each layer would make too many entities. So if there are more than
@@ -21,7 +21,7 @@ from proofstream_rerun.scene.layer_groups import GroupBoxes, LayerGroups
 from proofstream_rerun.scene.state_timeline import KEPT_STATES, StateTimeline
 
 MAX_DEVICES = 16
-"""The most lanes of devices."""
+"""The most devices that have a state timeline."""
 
 _ROWS_PER_GROUP = 4
 """The rows that a group gets while the walk crosses it, even if no write is due, so that a replay shows it growing."""
@@ -79,7 +79,7 @@ class WalkDrawing:
         layer = Layer(self.grid.at(index), event.kind, event.trace_cost)
         before = self.layers.get(index)
         if before is not None:
-            layer.state = before.state  # a layer may start twice, and its lane must not count it twice
+            layer.state = before.state  # a layer may start twice, and its state timeline must not count it twice
         self.layers[index] = layer
         self._set_state(index, layer, LayerState.PROVING)
         self._touch(index, layer)
@@ -149,7 +149,7 @@ class WalkDrawing:
     # Another grid
 
     def erase(self) -> None:
-        """Clear this walk's groups and lanes, because its successor on another grid draws them under other paths."""
+        """Clear this walk's groups and states, because its successor on another grid draws them under other paths."""
         self._state_timeline.erase()
         for group in {index // self._groups.size for index in self.layers}:
             path = self._path(group)

@@ -1,4 +1,4 @@
-"""The drawing of weight openings, weight bindings and STARK proofs: a lane for each kind, and lines in logs."""
+"""The drawing of weight openings, weight bindings and STARK proofs: a state timeline for each kind, and log lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PLACES = {
 
 
 class WeightsAndStark:
-    """Draws them for one recording. A lane is active while at least one interval of its kind is open."""
+    """Draws them for one recording. A state lasts while at least one interval of its kind is open."""
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
@@ -37,20 +37,20 @@ class WeightsAndStark:
 
     def open_interval(self, part: Interval, event: ProofEvent) -> None:
         """Draw the start of an interval."""
-        lane, word, log = _PLACES[part.kind]
+        path, word, log = _PLACES[part.kind]
         count = self._open[part.kind] = self._open.get(part.kind, 0) + 1
         if count == 1:
-            self._canvas.add_row(lane, StateChange(word), PLAIN, keep=_KEPT_STATES)
+            self._canvas.add_row(path, StateChange(word), PLAIN, keep=_KEPT_STATES)
         text = _beginning(event)
         if text is not None:
             self._canvas.add_log_line(log, text, "INFO")
 
     def close_interval(self, part: Interval, event: ProofEvent) -> None:
         """Draw the end of an interval."""
-        lane, _, log = _PLACES[part.kind]
+        path, _, log = _PLACES[part.kind]
         count = self._open[part.kind] = max(0, self._open.get(part.kind, 0) - 1)
         if count == 0:
-            self._canvas.add_row(lane, StateChange(None), PLAIN, keep=_KEPT_STATES)
+            self._canvas.add_row(path, StateChange(None), PLAIN, keep=_KEPT_STATES)
         text = _ending(part, event) if part.end_seen else None
         if text is not None:
             self._canvas.add_log_line(log, text, "INFO")

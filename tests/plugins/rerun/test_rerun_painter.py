@@ -132,9 +132,9 @@ class Pages:
         """Return the lines of a log or the texts of a document."""
         return [text for texts in self.values(recording_id, entity, "text") for text in texts]
 
-    def states(self, recording_id: str, lane: str) -> list[str | None]:
-        """Return the states of a lane in order."""
-        return [state[0] if state else None for state in self.values(recording_id, lane, "state")]
+    def states(self, recording_id: str, entity: str) -> list[str | None]:
+        """Return the states of an entity in order."""
+        return [state[0] if state else None for state in self.values(recording_id, entity, "state")]
 
 
 def rows_of(write: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
@@ -296,7 +296,7 @@ def test_each_row_of_a_group_repeats_all_its_boxes(bench: Bench) -> None:
     assert [len(row) for row in rows] == sorted(len(row) for row in rows)
 
 
-def test_lanes_say_where_layers_stand(bench: Bench) -> None:
+def test_state_timelines_show_where_layers_stand(bench: Bench) -> None:
     stream = [
         proof_start(5),
         *whole_layer(4),
@@ -315,13 +315,13 @@ def test_lanes_say_where_layers_stand(bench: Bench) -> None:
     assert pages.states(recording, "lanes/layers/0_MatMul") == ["proving", "aborted"]
 
 
-def test_many_layers_share_lanes(bench: Bench) -> None:
+def test_many_layers_share_a_state_timeline(bench: Bench) -> None:
     bench.draw(envelopes([proof_start(100), *whole_layer(99)], close=False), close=False)
     bench.write()
     recording = bench.pages.named("tiny")
-    lanes = [path for path in bench.pages.rows[recording] if path.startswith("lanes/layers/")]
-    assert lanes == ["lanes/layers/98-99"]
-    assert bench.pages.states(recording, lanes[0]) == ["proving", "partly done"]
+    paths = [path for path in bench.pages.rows[recording] if path.startswith("lanes/layers/")]
+    assert paths == ["lanes/layers/98-99"]
+    assert bench.pages.states(recording, paths[0]) == ["proving", "partly done"]
 
 
 def test_a_large_group_is_not_repeated_in_every_write(bench: Bench) -> None:
@@ -434,7 +434,7 @@ def test_a_stark_without_a_proof_is_shown_at_once(bench: Bench) -> None:
     assert bench.pages.texts(recording, "logs/stark")[-1] == "STARK ended after 320 ms (reported)"
 
 
-def test_weight_openings_and_bindings_have_lanes_and_lines(bench: Bench) -> None:
+def test_weight_openings_and_bindings_have_state_timelines_and_lines(bench: Bench) -> None:
     stream = [
         proof_start(1),
         WeightOpeningStart(weight_node_id=7, eval_point_len=3),
@@ -606,8 +606,8 @@ def test_a_circuit_that_comes_late_is_shown_and_the_layout_with_it(bench: Bench)
 def test_unannounced_layers_find_room(bench: Bench) -> None:
     pages = bench.draw(envelopes([event for index in (40, 41, 90) for event in whole_layer(index)]))
     recording = pages.named("joined after its start")
-    (lane,) = (path for path in pages.rows[recording] if path.startswith("lanes/layers/90"))
-    assert pages.states(recording, lane)[0] == "proving"
+    (path,) = (path for path in pages.rows[recording] if path.startswith("lanes/layers/90"))
+    assert pages.states(recording, path)[0] == "proving"
     rounds = [len(row) for row in pages.values(recording, "gkr/rounds", "round")]
     assert rounds == [1] * 9
 

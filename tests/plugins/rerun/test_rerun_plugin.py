@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -170,56 +169,6 @@ def test_spawn_beside_a_file_is_given_up_with_one_line_and_counted(kit: Any, smo
     assert kit.verify(tmp_path / "proof.rrd") == ""
 
 
-def test_a_viewer_that_cannot_open_its_window_is_quoted(kit: Any, tmp_path: Path) -> None:
-    program = tmp_path / "viewer"
-    program.write_text("#!/bin/sh\necho starting >&2\necho 'no display found' >&2\nexit 1\n", "ascii")
-    program.chmod(0o755)
-    with kit.port_9876_unused(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DISPLAY", ":99")
-        with pytest.raises(ConfigError) as raised:
-            kit.outlets("spawn", viewer=program)
-        assert str(raised.value) == "rerun: the viewer ended at once: no display found"
-        with pytest.raises(ConfigError, match="cannot be started"):
-            kit.outlets("spawn", viewer=tmp_path / "none")
-
-
-def test_spawn_starts_a_viewer_waits_for_it_and_leaves_it_running(kit: Any, tmp_path: Path) -> None:
-    seen, pid = tmp_path / "seen.rrd", tmp_path / "pid"
-    program = tmp_path / "viewer"
-    # Stands in for a viewer with a window, and ignores the options for window and memory.
-    program.write_text(
-        f'#!/bin/sh\necho $$ > {pid}\nexec {kit.PROGRAM} --port "$2" --bind 127.0.0.1 --save {seen}\n', "ascii"
-    )
-    program.chmod(0o755)
-    with kit.port_9876_unused(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DISPLAY", ":99")
-        outlets = kit.outlets("spawn", viewer=program)
-        try:
-            outlets.begin_recording(kit.recording())
-            outlets.send_writes("first", [kit.Rows("values", 0, 100)])
-            outlets.close(5)
-            assert kit.eventually(lambda: kit.rows_of(seen)["first:values"] == 100)
-            assert "lost_viewers" not in outlets.counters()
-            assert Path(f"/proc/{pid.read_text('ascii').strip()}").exists()
-        finally:
-            kit.kill(int(pid.read_text("ascii")))
-
-
-def test_spawn_uses_a_running_viewer_and_then_needs_no_screen(
-    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("DISPLAY", raising=False)
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    with kit.port_9876_unused() as port:
-        viewer = kit.viewer(tmp_path / "seen.rrd", port)
-        outlets = kit.outlets("spawn", viewer=tmp_path / "none")
-        outlets.begin_recording(kit.recording())
-        outlets.send_writes("first", [kit.Rows("values", 0, 100)])
-        outlets.close(5)
-
-    assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
-
-
 def test_the_command_writes_a_file_and_shows_it_at_the_same_time(kit: Any, smol: Path, tmp_path: Path) -> None:
     viewer = kit.viewer(tmp_path / "seen.rrd")
     path = tmp_path / "proof.rrd"
@@ -267,13 +216,3 @@ def test_several_proofs_of_one_session_are_several_recordings(kit: Any, tmp_path
     assert len(files) == max(starts, ends) > 1
     assert len({kit.recordings_of(file)[0] for file in files}) == len(files)
     assert [kit.verify(file) for file in files] == [""] * len(files)
-
-
-def test_an_ipv6_address_works_from_end_to_end(kit: Any, tmp_path: Path) -> None:
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-        outlets = kit.outlets(f"[::1]:{server.getsockname()[1]}")
-        guest, _ = server.accept()
-        with guest:
-            assert guest.recv(3) == b"PRI"
-        outlets.close(2)
-    assert outlets.counters()["lost_viewers"] == 1

@@ -319,3 +319,13 @@ def test_after_a_gap_the_present_state_is_sent_again(kit: Any, tmp_path: Path) -
     outlets.close(5)
 
     assert viewer.rows()["first:values"] < 200_000
+
+
+def test_an_ipv6_address_works_from_end_to_end(kit: Any, tmp_path: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        outlets = kit.outlets(f"[::1]:{server.getsockname()[1]}")
+        guest, _ = server.accept()
+        with guest:
+            assert guest.recv(3) == b"PRI"
+        outlets.close(2)
+    assert outlets.counters()["lost_viewers"] == 1

@@ -190,9 +190,9 @@ def test_the_last_rows_hold_all_layers_and_bars(smol: tuple[list[Envelope], File
     for entity in groups.values():
         for _, values in entity.rows:
             assert len(values["centers"]) == len(values["half_sizes"]) == len(values["colors"])
-    lanes = file.below("lanes/layers/")
-    assert lanes.keys() == groups.keys()
-    assert all(entity.values("state")[-1] == ["proved"] for entity in lanes.values())
+    timelines = file.below("lanes/layers/")
+    assert timelines.keys() == groups.keys()
+    assert all(entity.values("state")[-1] == ["proved"] for entity in timelines.values())
 
 
 def test_the_walk_is_logged_layer_by_layer(smol: tuple[list[Envelope], File]) -> None:
@@ -243,8 +243,8 @@ def test_an_aborted_proof_and_the_next_one_have_a_file_each(wire_data: Path, tmp
 
 def test_layers_without_an_end_and_missing_layers(wire_data: Path, tmp_path: Path) -> None:
     _, (file,) = draw(wire_data / "endless-and-holes.jsonl", tmp_path)
-    lanes = file.below("lanes/layers/")
-    states = {int(path.partition("_")[0]): entity.values("state")[-1] for path, entity in lanes.items()}
+    timelines = file.below("lanes/layers/")
+    states = {int(path.partition("_")[0]): entity.values("state")[-1] for path, entity in timelines.items()}
     assert {index for index, state in states.items() if state == ["end not seen"]} == {7, 15}
     assert set(range(17)) - set(states) == {3, 11}
     assert len(file.entities["gkr/trail"].values("strips")[-1]) >= 5  # broken at four layers
