@@ -18,6 +18,7 @@ from msgspec.structs import force_setattr
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
+_POST_INIT = "__post_init__"
 _COLLECTION = re.compile(r"\b(?:list|dict|set|sequence|mapping|iterable|collection|any|object)\b", re.IGNORECASE)
 
 
@@ -59,7 +60,7 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if flat or nested:
             cls.__flat_fields__ = (*cls.__flat_fields__, *flat)
             cls.__nested_fields__ = (*cls.__nested_fields__, *nested)
-            cls.__post_init__ = _then_freeze(getattr(cls, "__post_init__", None))  # type: ignore[attr-defined]
+            setattr(cls, _POST_INIT, _then_freeze(getattr(cls, _POST_INIT, None)))
 
 
 def _then_freeze(before: Callable[[Frozen], None] | None) -> Callable[[Frozen], None]:
