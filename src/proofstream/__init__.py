@@ -84,6 +84,7 @@ from proofstream.health import PluginStatus
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
+from proofstream.outputs import create_beside, make_private_folder, private_opener
 from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
 from proofstream.scopes import LayerScope, ProofScope
 from proofstream.session import Session, current_session
@@ -186,6 +187,7 @@ __all__ = [
     "attention_heatmap",
     "claim_approx",
     "commitment_hex",
+    "create_beside",
     "current_session",
     "encode_envelope",
     "encode_event",
@@ -193,8 +195,10 @@ __all__ = [
     "hookimpl",
     "is_sheddable",
     "kind_of",
+    "make_private_folder",
     "matmul_trace_cost",
     "open_session",
+    "private_opener",
     "read_envelope_log",
     "read_table",
     "reported_claim",
