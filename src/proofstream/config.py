@@ -34,6 +34,8 @@ class HostSettings(BaseModel):
         strict: End the run when a plugin fails.
         intake_capacity: Events that may wait for the bus.
         lane_capacity: Events that may wait for one plugin before bulk events are dropped.
+        memory_bytes: About how much memory waiting events may take in all: one half for the plugins' queues, a quarter
+            each for the intake and for what connections have sent and is not decoded.
         configure_timeout_s: How long requested plugins may take to get ready.
         close_timeout_s: How long plugins may take to finish.
         progress_timeout_s: How long to wait, at the end of a file, for a plugin that makes no progress.
@@ -48,6 +50,7 @@ class HostSettings(BaseModel):
     strict: bool = False
     intake_capacity: int = Field(default=131_072, gt=0)
     lane_capacity: int = Field(default=8192, gt=1)
+    memory_bytes: int = Field(default=256 * 2**20, ge=2**20)
     configure_timeout_s: float = Field(default=10.0, gt=0, le=_LONGEST_S)
     close_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)
     progress_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)

@@ -17,6 +17,9 @@ HOST = "host"
 
 NO_CAPTURES: Mapping[str, object] = {}
 
+_FIXED_BYTES = 300
+_BYTES_PER_RAW_BYTE = 4
+
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event with its place in the stream.
@@ -50,6 +53,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def kind(self) -> str:
         """The event's kind: its key on the wire."""
         return kind_of(self.event)
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate of the memory that the envelope takes, with its event, in bytes.
+
+        Measured over all kinds: the decoded event takes about three times the bytes of its JSON, and the objects
+        around it take 300 bytes.
+        """
+        return _FIXED_BYTES + _BYTES_PER_RAW_BYTE * len(self.raw)
 
 
 Batch: TypeAlias = tuple[Envelope, ...]

@@ -1,8 +1,7 @@
 """Serves a plugin on a lane: a queue with a thread of its own.
 
 The plugin is configured, fed and unconfigured on that thread, so its hooks never overlap. A lane never makes a producer
-wait: beyond its capacity it drops bulk events, beyond sixteen times that any event, and reports the missing events in
-the place of the gap.
+wait: what its queue cannot hold is dropped, counted and reported in the place of the gap.
 """
 
 from __future__ import annotations
@@ -10,27 +9,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from proofstream.envelopes import HOST, Batch, Envelope
+from proofstream.envelopes import Batch, Envelope
 from proofstream.errors import describe, in_parentheses
-from proofstream.events import EventsLost, PluginHealth, ProofEvent, SessionClosed, is_sheddable
+from proofstream.events import PluginHealth, ProofEvent, SessionClosed
 from proofstream.health import PluginStatus
 from proofstream.hooks import each_of
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Wakeup
+from proofstream.lane_queue import LaneQueue, QueueBounds
 from proofstream.loader import PluginRecord, mark_unconfigured
-from proofstream.wire import encode_event
 
 if TYPE_CHECKING:
     from proofstream.config import HostSettings
     from proofstream.hooks import Hooks
 
-BATCH_SIZE = 512
-HARD_FACTOR = 16
-"""A lane holds at most this many times its capacity, whatever the events are."""
 HEALTH_EVERY_S = 2.0
 
 _log = logging.getLogger("proofstream.lane")
@@ -39,10 +34,8 @@ _log = logging.getLogger("proofstream.lane")
 class Lane:
     """One plugin's queue and thread.
 
-    The bus appends and the lane's thread takes; a deque makes both safe without a lock. Counters are written by one
-    thread and only read by the others.
-
     Attributes:
+        queue: The envelopes that wait.
         withheld: Sessions whose events the plugin does not get.
 
     Args:
@@ -52,6 +45,7 @@ class Lane:
         publish: Publishes derived events: takes the batch's last envelope, the events, and their lineage.
         wake_bus: Tells the bus that the lane's state changed.
         traceback_hint: Says how to see the traceback of a plugin that failed.
+        publishers: The plugins whose events may fill only a share of the queue.
     """
 
     def __init__(
@@ -64,6 +58,7 @@ class Lane:
         publish: Callable[[Envelope, Sequence[ProofEvent], tuple[str, ...]], None],
         wake_bus: Callable[[], None],
         traceback_hint: str,
+        publishers: Collection[str] = (),
     ) -> None:
         self.record = record
         self.name: str = record.name
@@ -71,8 +66,6 @@ class Lane:
         self.stopped: threading.Event = threading.Event()
         self.withheld: set[str] = set()
         self.delivered: int = 0
-        self.dropped: dict[str, int] = {}
-        self.lost_lifecycle: int = 0
         self.counters: dict[str, int] = {}
         self.progress_at: float = time.monotonic()
         self._hooks = hooks
@@ -81,16 +74,18 @@ class Lane:
         self._publish = publish
         self._wake_bus = wake_bus
         self._traceback_hint = traceback_hint
-        self._queue: deque[Envelope] = deque()
-        self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
-        self._queued = 0
-        self._arrivals: deque[tuple[int, float]] = deque()
+        bounds = QueueBounds(
+            capacity=settings.lane_capacity, max_bytes=settings.memory_bytes // 2, publishers=publishers
+        )
+        self.queue: LaneQueue = LaneQueue(record.name, bounds)
         self._wakeup = Wakeup()
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
         self._discard = False
         self._status_lock = threading.Lock()  # the bus sets the status, too: a lane that hangs cannot
         self._health_at = 0.0
+        self._tick_at: float | None = None
+        self._named_byte_bound = False
         self._thread = threading.Thread(target=self._run, name=f"proofstream-{record.name}", daemon=True)
         record.status = PluginStatus.STARTING
 
@@ -103,7 +98,7 @@ class Lane:
     @property
     def depth(self) -> int:
         """The number of envelopes that wait."""
-        return len(self._queue)
+        return len(self.queue)
 
     @property
     def is_listening(self) -> bool:
@@ -118,7 +113,7 @@ class Lane:
     @property
     def is_at_rest(self) -> bool:
         """Whether the plugin has nothing left to do, for good or until more events arrive."""
-        return not self.is_listening or (not self._queue and self._busy_since is None)
+        return not self.is_listening or (not self.queue and self._busy_since is None)
 
     def progress(self) -> None:
         """Record that work moved on."""
@@ -128,24 +123,22 @@ class Lane:
         """Queue envelopes that the bus has numbered; on the bus's thread."""
         if not self.is_listening:
             return
-        queue, name = self._queue, self.name
-        capacity = self._settings.lane_capacity
+        queue, name = self.queue, self.name
         for envelope in envelopes:
             # A plugin never gets what descends from its own output, so chains of plugins end.
             if name in envelope.lineage or envelope.session_id in self.withheld:
                 if isinstance(envelope.event, SessionClosed):
                     self.withheld.discard(envelope.session_id)
                 continue
-            depth = len(queue)
-            # The newest is the one to drop: nothing in the queue has to be found and moved, and the gap has one place.
-            if depth >= capacity and (depth >= capacity * HARD_FACTOR or is_sheddable(envelope.event)):
-                self._drop(envelope)
-                continue
-            if self._gaps:
-                self._close_gaps()
-            queue.append(envelope)
-            self._queued += 1
-        self._note_arrival()
+            queue.offer(envelope)
+        queue.note_arrival(self.delivered)
+        if queue.hit_byte_bound and not self._named_byte_bound:
+            self._named_byte_bound = True
+            _log.warning(
+                "plugin %s is behind, and its queue has reached its share of memory_bytes = %d: events are dropped",
+                self.record.label,
+                self._settings.memory_bytes,
+            )
         self._wakeup.set()
 
     def check_stalled(self, now: float) -> None:
@@ -175,10 +168,7 @@ class Lane:
     def count_rest(self) -> None:
         """Count the envelopes that the bus still queued after the thread had ended."""
         if self.stopped.is_set() and self.is_listening:
-            while self._queue:
-                envelope = self._queue.popleft()
-                if not isinstance(envelope.event, PluginHealth | EventsLost):
-                    self._drop(envelope)
+            self.queue.drop_all()
 
     def health(self) -> PluginHealth:
         """Return the lane's condition as an event."""
@@ -188,7 +178,7 @@ class Lane:
             reason=self.record.reason,
             depth=self.depth,
             delivered=self.delivered,
-            dropped=dict(self.dropped),
+            dropped=dict(self.queue.dropped),
             counters=dict(self.counters),
             lag_s=self.lag_s,
             derives=list(self.record.derives),
@@ -199,32 +189,7 @@ class Lane:
         """How many seconds the oldest envelope has been here that the plugin is not done with; 0 without one."""
         if not self.is_listening:
             return 0.0
-        since = next((at for queued, at in tuple(self._arrivals) if queued > self.delivered), None)
-        return 0.0 if since is None else time.monotonic() - since
-
-    def _note_arrival(self) -> None:
-        """Remember when the queue grew, once for each feeding; forget the times of delivered envelopes."""
-        arrivals = self._arrivals
-        while arrivals and arrivals[0][0] <= self.delivered:
-            arrivals.popleft()
-        if self._queued > (arrivals[-1][0] if arrivals else self.delivered):
-            arrivals.append((self._queued, time.monotonic()))
-
-    def _drop(self, envelope: Envelope) -> None:
-        kind = envelope.kind
-        self.dropped[kind] = self.dropped.get(kind, 0) + 1
-        if not is_sheddable(envelope.event):
-            self.lost_lifecycle += 1
-        _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
-        counts[kind] = counts.get(kind, 0) + 1
-        self._gaps[envelope.session_id] = (envelope, counts)
-
-    def _close_gaps(self) -> None:
-        """Put an EventsLost in the place of missing events, under the number of the last of them."""
-        for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
-            self._queue.append(lost_envelope(last, where=f"lane:{self.name}", counts=counts))
-            self._queued += 1
-        self._gaps.clear()
+        return self.queue.lag_s(self.delivered)
 
     # On the lane's own thread
 
@@ -257,7 +222,7 @@ class Lane:
         self._wake_bus()
         if self.record.status is PluginStatus.READY:
             return True
-        self._queue.clear()
+        self.queue.clear()
         return False
 
     def _serve(self) -> None:
@@ -268,36 +233,38 @@ class Lane:
 
     def _take(self) -> Batch | None:
         """Return the next batch; an empty one when it is time for a tick; None when the lane must end."""
-        tick_s = self.record.tick_s
-        waited_until = None if tick_s is None else time.monotonic() + tick_s
         while True:
             # Busy before anything is popped: otherwise another thread could see an empty queue and an idle lane between
             # the two, and take the lane to be at rest.
             self._busy_since = time.monotonic()
+            if self._is_time_to_tick(self._busy_since):
+                return ()
             batch = self._pop()
             if batch:
                 return batch
             self._busy_since = None
             if self._stop_at is not None:
                 return None
-            now = time.monotonic()
-            if waited_until is not None and now >= waited_until:
-                self._busy_since = now
-                return ()
-            self._wakeup.wait(HEALTH_EVERY_S if waited_until is None else min(HEALTH_EVERY_S, waited_until - now))
+            pause_s = HEALTH_EVERY_S if self._tick_at is None else self._tick_at - time.monotonic()
+            self._wakeup.wait(max(0.0, min(HEALTH_EVERY_S, pause_s)))
+
+    def _is_time_to_tick(self, now: float) -> bool:
+        """Return whether `tick_s` have passed since the last tick, whether events keep coming or not.
+
+        A plugin flushes on its ticks. If only an idle lane ticked, a slow and steady stream would never be flushed.
+        """
+        if self.record.tick_s is None or self._stop_at is not None:
+            return False
+        due = self._tick_at is not None and now >= self._tick_at
+        if due or self._tick_at is None:
+            self._tick_at = now + self.record.tick_s
+        return due
 
     def _pop(self) -> Batch:
-        queue = self._queue
         if self._discard:
-            while queue:
-                self._drop(queue.popleft())
+            self.queue.drop_all()
             return ()
-        batch: list[Envelope] = []
-        # Derived events belong to their batch's session and descend from all of the batch. So a batch has one session
-        # and one lineage; otherwise the result would depend on where batches happen to be cut.
-        while queue and len(batch) < BATCH_SIZE and (not batch or _belong_together(queue[0], batch[0])):
-            batch.append(queue.popleft())
-        return tuple(batch)
+        return self.queue.take_batch()
 
     def _deliver(self, batch: Batch) -> bool:
         try:
@@ -315,7 +282,7 @@ class Lane:
         self.delivered += len(batch)
         self._busy_since = None
         self.progress()
-        if not self._queue:
+        if not self.queue:
             self._wake_bus()  # a source may be held back until this lane has room
         return True
 
@@ -327,7 +294,7 @@ class Lane:
 
     def _fail(self, error: BaseException) -> None:
         self._set_status(PluginStatus.FAILED, describe(error))
-        self._queue.clear()  # uncounted: the plugin gets nothing any more, and its failure is the problem
+        self.queue.clear()
         self._busy_since = None
         hint = in_parentheses(self._hint())
         _log.error("plugin %s failed and is disabled: %s%s", self.record.label, self.record.reason, hint)
@@ -356,23 +323,6 @@ class Lane:
     def _hint(self) -> str:
         """Return how to see a traceback; nothing where it is logged already."""
         return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
-
-
-def _belong_together(one: Envelope, other: Envelope) -> bool:
-    return one.session_id == other.session_id and one.lineage == other.lineage
-
-
-def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:
-    """Return an envelope that reports missing events, in the place of the last of them."""
-    event = EventsLost(where=where, counts=counts)
-    return Envelope(
-        seq=last.seq,
-        time_unix_nano=last.time_unix_nano,
-        session_id=last.session_id,
-        origin=HOST,
-        event=event,
-        raw=encode_event(event),
-    )
 
 
 def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:

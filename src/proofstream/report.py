@@ -80,8 +80,8 @@ def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
         problems.append(f"plugin {record.label} was asked for and had nothing to do")
     elif not lane.stopped.is_set():
         problems.append(f"plugin {record.label} did not finish in time and was abandoned")
-    if lane.lost_lifecycle:
-        problems.append(f"plugin {record.label} was not given {_counts(lane.dropped)}")
+    if lane.queue.lost_facts:
+        problems.append(f"plugin {record.label} was not given {_counts(lane.queue.dropped)}")
     lost = {name: n for name, n in lane.counters.items() if name.startswith("lost_") and n}
     problems.extend(f"plugin {record.label}: {n} {name.replace('_', ' ')}" for name, n in lost.items())
     return problems

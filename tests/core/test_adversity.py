@@ -152,7 +152,7 @@ def test_what_8_threads_emit_is_delivered_or_counted(make_host: Callable[..., Ho
     host.close(30.0)
     lost = host.bus.lost_at_intake.get("Log", 0)
     assert lost > 0
-    assert plugin.kinds.count("Log") + lost + sum(host.lanes[0].dropped.values()) == 8 * count
+    assert plugin.kinds.count("Log") + lost + sum(host.lanes[0].queue.dropped.values()) == 8 * count
 
 
 def test_rest_is_not_claimed_while_a_plugin_answers(make_host: Callable[..., Host]) -> None:

@@ -569,7 +569,7 @@ def test_a_full_lane_drops_bulk_events_counts_them_and_says_where(make_host: Mak
     lost = [e for e in slow.events if isinstance(e, EventsLost)]
     assert sum(e.counts["SumcheckRound"] for e in lost) == 400 - kept_rounds
     assert {e.where for e in lost} == {"lane:slow"}
-    assert host.lanes[1].dropped == {"SumcheckRound": 400 - kept_rounds}
+    assert host.lanes[1].queue.dropped == {"SumcheckRound": 400 - kept_rounds}
     assert own_kinds(good).count("SumcheckRound") == 400
     assert "EventsLost" not in good.kinds
     seqs = [e.seq for e in slow.envelopes]
@@ -608,12 +608,12 @@ def test_a_full_lane_drops_third_party_kinds_that_are_declared_as_bulk(make_host
     for number in range(40):
         session.emit(Sampled(volts=number))
         session.emit(Metered())
-    wait_for(lambda: slow.kinds.count("Metered") + lane.depth >= 40 and sum(lane.dropped.values()) > 0)
+    wait_for(lambda: slow.kinds.count("Metered") + lane.depth >= 40 and sum(lane.queue.dropped.values()) > 0)
     slow.gate.set()
     assert session.flush(10.0)
     assert slow.kinds.count("Metered") == 40
-    assert lane.dropped == {"Sampled": 40 - slow.kinds.count("Sampled")}
-    assert lane.lost_lifecycle == 0
+    assert lane.queue.dropped == {"Sampled": 40 - slow.kinds.count("Sampled")}
+    assert lane.queue.lost_facts == 0
     assert host.close().ok
 
 
@@ -626,7 +626,7 @@ def test_beyond_the_hard_cap_anything_is_dropped_and_that_is_a_problem(make_host
     assert slow.entered.wait(10.0)
     for number in range(300):
         session.emit(layer_end(number))
-    wait_for(lambda: host.lanes[0].lost_lifecycle > 0)
+    wait_for(lambda: host.lanes[0].queue.lost_facts > 0)
     slow.gate.set()
     assert session.flush(10.0)
     report = host.close()
@@ -650,8 +650,8 @@ def test_a_source_that_waits_loses_nothing_to_a_slow_plugin(make_host: MakeHost)
         thread.join(60.0)
     host.drain()
     assert slow.kinds.count("SumcheckRound") == fast.kinds.count("SumcheckRound") == 4000
-    assert host.lanes[0].dropped == {}
-    assert host.lanes[1].dropped == {}
+    assert host.lanes[0].queue.dropped == {}
+    assert host.lanes[1].queue.dropped == {}
 
 
 def test_a_source_that_cannot_wait_is_never_held(make_host: MakeHost) -> None:
@@ -668,7 +668,7 @@ def test_a_source_that_cannot_wait_is_never_held(make_host: MakeHost) -> None:
     assert took < 5.0
     assert host.flush(10.0)
     assert slow.kinds.count("SumcheckRound") < 5000
-    assert sum(host.lanes[0].dropped.values()) + slow.kinds.count("SumcheckRound") == 5000
+    assert sum(host.lanes[0].queue.dropped.values()) + slow.kinds.count("SumcheckRound") == 5000
 
 
 def test_a_stalled_lane_does_not_hold_the_source(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
@@ -718,7 +718,7 @@ def test_events_not_delivered_in_the_time_to_close_are_counted(make_host: MakeHo
     report = host.close(timeout_s)
     lane = host.lanes[0]
     if lane.stopped.is_set():
-        dropped, lost = lane.dropped.get("LayerEnd", 0), host.bus.lost_at_intake.get("LayerEnd", 0)
+        dropped, lost = lane.queue.dropped.get("LayerEnd", 0), host.bus.lost_at_intake.get("LayerEnd", 0)
         assert plugin.kinds.count("LayerEnd") + dropped + lost == 100_000
         assert bool(dropped + lost) is bool(report.problems)
     else:

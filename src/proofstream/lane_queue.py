@@ -1,0 +1,223 @@
+"""The bounded queue between the bus and one plugin's thread.
+
+Two bounds hold, in events and in bytes. Beyond the lower of each, bulk events are dropped; beyond the upper, facts too.
+Each gap is marked in its place by an `EventsLost`, and every dropped event is counted by kind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from proofstream.counts import count_kind
+from proofstream.envelopes import HOST, Batch, Envelope
+from proofstream.events import EventsLost, PluginHealth, is_sheddable
+from proofstream.wire import encode_event
+
+BATCH_SIZE = 512
+HARD_FACTOR = 16
+"""Facts are dropped only above this many times a queue's capacity."""
+
+# A batch of large events ends here, so that a plugin sees a heat map of 1 MB soon, and not 511 of its like beside it.
+_BATCH_BYTES = 4 * 2**20
+# Bulk may fill an eighth of the bytes, to leave room for facts.
+_BULK_SHARE = 8
+# The events of one other plugin may fill a quarter of the capacity. The gate holds sources back at one half, so
+# a plugin that publishes without end does not hold them back for ever.
+_PUBLISHER_SHARE = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueBounds:
+    """The bounds of a queue.
+
+    Attributes:
+        capacity: How many events may wait before bulk is dropped.
+        max_bytes: How many bytes of memory all waiting events may take. Bulk may fill one eighth of it.
+        keeps_bulk: Whether bulk is dropped only where facts are.
+        publishers: The plugins whose events may fill only a share of the queue.
+    """
+
+    capacity: int
+    max_bytes: int
+    keeps_bulk: bool = False
+    publishers: Collection[str] = ()
+
+
+class LaneQueue:
+    """One plugin's queue. The bus adds, the lane's thread takes; a deque makes both safe without a lock.
+
+    Each counter is written by one of the two threads and only read by the other.
+
+    Attributes:
+        dropped: The events that were dropped, by kind.
+        lost_facts: How many of them were facts.
+        flooded_by: The events that were dropped because one other plugin had published too many, by its name.
+        hit_byte_bound: True once events were dropped because of their size and not because of their number.
+
+    Args:
+        owner: The plugin's name.
+        bounds: The queue's bounds.
+    """
+
+    def __init__(self, owner: str, bounds: QueueBounds) -> None:
+        self.dropped: dict[str, int] = {}
+        self.lost_facts: int = 0
+        self.flooded_by: dict[str, dict[str, int]] = {}
+        self.hit_byte_bound: bool = False
+        self._owner = owner
+        self._bounds = bounds
+        self._envelopes: deque[Envelope] = deque()
+        self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
+        self._added = 0
+        self._bytes_added = 0
+        self._bytes_taken = 0
+        self._published: dict[str, int] = {}
+        self._published_taken: dict[str, int] = {}
+        self._arrivals: deque[tuple[int, float]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._envelopes)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """An estimate of the memory that the waiting events take."""
+        return self._bytes_added - self._bytes_taken
+
+    # On the bus's thread
+
+    def offer(self, envelope: Envelope) -> None:
+        """Add an envelope, or drop and count it."""
+        # The newest is the one to drop: nothing in the queue has to be found and moved, and the gap has one place.
+        if not self._has_room(envelope):
+            self.drop(envelope)
+            return
+        publisher = self._publisher_of(envelope)
+        if publisher is not None and not self._has_share(publisher):
+            self._drop_flood(envelope, publisher)
+            return
+        if self._gaps:
+            self._close_gaps()
+        self._append(envelope)
+
+    def _has_room(self, envelope: Envelope) -> bool:
+        bounds, depth, waiting = self._bounds, len(self._envelopes), self.waiting_bytes
+        if depth < bounds.capacity and waiting < bounds.max_bytes // _BULK_SHARE:
+            return True
+        # An empty queue takes any event, however large.
+        too_large = depth > 0 and waiting + envelope.memory_bytes > bounds.max_bytes
+        if too_large or depth >= bounds.capacity * HARD_FACTOR:
+            self.hit_byte_bound = self.hit_byte_bound or too_large
+            return False
+        has_room = bounds.keeps_bulk or not is_sheddable(envelope.event)
+        self.hit_byte_bound = self.hit_byte_bound or (not has_room and depth < bounds.capacity)
+        return has_room
+
+    def _publisher_of(self, envelope: Envelope) -> str | None:
+        """Return the active plugin that published the event. A recording may name others, which publish nothing now."""
+        lineage = envelope.lineage
+        return lineage[-1] if lineage and lineage[-1] in self._bounds.publishers else None
+
+    def _has_share(self, publisher: str) -> bool:
+        added = self._published.get(publisher, 0)
+        if added - self._published_taken.get(publisher, 0) >= max(1, self._bounds.capacity // _PUBLISHER_SHARE):
+            return False
+        self._published[publisher] = added + 1
+        return True
+
+    def _append(self, envelope: Envelope) -> None:
+        self._bytes_added += envelope.memory_bytes
+        self._envelopes.append(envelope)
+        self._added += 1
+
+    def drop(self, envelope: Envelope) -> None:
+        """Count an event that the plugin does not get. Health and losses describe the run, so they are not missed."""
+        if isinstance(envelope.event, PluginHealth | EventsLost):
+            return
+        if not is_sheddable(envelope.event):
+            self.lost_facts += 1
+        count_kind(self.dropped, envelope.kind)
+        self._open_gap(envelope)
+
+    def _drop_flood(self, envelope: Envelope, publisher: str) -> None:
+        count_kind(self.flooded_by.setdefault(publisher, {}), envelope.kind)
+        self._open_gap(envelope)
+
+    def _open_gap(self, envelope: Envelope) -> None:
+        _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
+        count_kind(counts, envelope.kind)
+        self._gaps[envelope.session_id] = (envelope, counts)
+
+    def _close_gaps(self) -> None:
+        """Put an EventsLost in the place of missing events, under the number of the last of them."""
+        for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
+            self._append(lost_envelope(last, where=f"lane:{self._owner}", counts=counts))
+        self._gaps.clear()
+
+    def note_arrival(self, delivered: int) -> None:
+        """Remember when the queue grew, once for each feeding; forget the times of delivered envelopes."""
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][0] <= delivered:
+            arrivals.popleft()
+        if self._added > (arrivals[-1][0] if arrivals else delivered):
+            arrivals.append((self._added, time.monotonic()))
+
+    def lag_s(self, delivered: int) -> float:
+        """Return how many seconds the oldest envelope has been here that is not delivered; 0 without one."""
+        since = next((at for added, at in tuple(self._arrivals) if added > delivered), None)
+        return 0.0 if since is None else time.monotonic() - since
+
+    # On the lane's thread
+
+    def take_batch(self) -> Batch:
+        """Return the next envelopes, of one session and one lineage.
+
+        Derived events belong to their batch's session and descend from all of the batch. Otherwise the result would
+        depend on where batches happen to be cut.
+        """
+        queue, batch, size = self._envelopes, list[Envelope](), 0
+        while queue and len(batch) < BATCH_SIZE and size < _BATCH_BYTES:
+            if batch and not _belong_together(queue[0], batch[0]):
+                break
+            envelope = queue.popleft()
+            batch.append(envelope)
+            size += envelope.memory_bytes
+        self._note_taken(batch, size)
+        return tuple(batch)
+
+    def _note_taken(self, batch: list[Envelope], size: int) -> None:
+        self._bytes_taken += size
+        publisher = self._publisher_of(batch[0]) if batch else None
+        if publisher is not None:
+            self._published_taken[publisher] = self._published_taken.get(publisher, 0) + len(batch)
+
+    def drop_all(self) -> None:
+        """Drop and count all that waits."""
+        queue = self._envelopes
+        while queue:
+            self.drop(queue.popleft())
+        self._bytes_taken = self._bytes_added
+
+    def clear(self) -> None:
+        """Forget all that waits, uncounted: the plugin failed or sits the run out, and that is said."""
+        self._envelopes.clear()
+        self._bytes_taken = self._bytes_added
+
+
+def _belong_together(one: Envelope, other: Envelope) -> bool:
+    return one.session_id == other.session_id and one.lineage == other.lineage
+
+
+def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:
+    """Return an envelope that reports missing events, in the place of the last of them."""
+    event = EventsLost(where=where, counts=counts)
+    return Envelope(
+        seq=last.seq,
+        time_unix_nano=last.time_unix_nano,
+        session_id=last.session_id,
+        origin=HOST,
+        event=event,
+        raw=encode_event(event),
+    )
