@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
@@ -116,9 +117,12 @@ class Bus:
             # The host's own events describe the run. Missing ones are not data that anyone sent.
             if not (isinstance(what, Posted) and what.origin == HOST):
                 self._lose(_kind_of(what))
+        for sender in list(self._senders):
+            for kind, count in sender.dropped.take_counts().items():
+                self._lose(kind, count)
 
     def _lose(self, kind: str, count: int = 1) -> None:
-        self.lost_at_intake[kind] = self.lost_at_intake.get(kind, 0) + count
+        count_kind(self.lost_at_intake, kind, count)
 
     @property
     def backlog(self) -> int:
@@ -153,7 +157,7 @@ class Bus:
                 if now - ticked >= TICK_S:
                     ticked = now
                     self._on_tick()
-            except Exception as error:  # noqa: BLE001 - such as a logging filter that raises; every plugin needs this thread
+            except BaseException as error:  # noqa: BLE001 - such as a logging filter that raises; every plugin needs this thread
                 self._fault(error)
                 self._in_flight = 0
             self.gate.notify()
@@ -164,7 +168,7 @@ class Bus:
                 return
             self._intake.wakeup.wait(POLL_S)
 
-    def _fault(self, error: Exception) -> None:
+    def _fault(self, error: BaseException) -> None:
         self.faults += 1
         if self.faults == 1:
             self.first_fault = describe(error)
@@ -181,7 +185,7 @@ class Bus:
             item = items.popleft()
             try:
                 self._pass(item, envelopes)
-            except Exception as error:  # noqa: BLE001 - as above, and the rest of this round must not be lost with it
+            except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
                 self._fault(error)
                 self._lose(_kind_of(item[2]))
         if self._intake.overflowed:
@@ -196,6 +200,8 @@ class Bus:
 
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> None:
         monotonic_ns, sender, what = item
+        if isinstance(what, Posted) and what.on_taken is not None:
+            what.on_taken()
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose(_kind_of(what))  # emitted by another thread while the session was being closed
             return
@@ -269,7 +275,7 @@ class Bus:
         if not fresh:
             return
         for kind, count in fresh.items():
-            self._lose(kind, count)
+            self._lose(kind, count)  # first, so that they count even if the event cannot be made
         event = EventsLost(where="intake", counts=fresh)
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()

@@ -14,14 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
-from proofstream.envelopes import HOST, NO_CAPTURES, Envelope
+from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, describe, in_parentheses
-from proofstream.events import PluginHealth, ProofEvent, SessionOpened, is_bulk, kind_of
+from proofstream.events import PluginHealth, SessionOpened, is_bulk
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
 from proofstream.lanes import Lane
 from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
+from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
@@ -87,7 +88,6 @@ class Host:
             source="proofstream",
             session_id=f"host-{self.identity['service.instance.id']}",
         )
-        self._publishers = {name: self._publisher(name) for name in (*asked, *wanted)}
         self._published: dict[str, tuple[float, PluginHealth]] = {}
         self._capture_failed: set[str] = set()
         self.retired: Retired = Retired()
@@ -95,6 +95,10 @@ class Host:
         self._optional = frozenset(optional)
         self._may_be_idle = may_be_idle
         records = [registry.require(name) for name in dict.fromkeys((*asked, *wanted))]
+        # Recorded events of these plugins are kept in a replay, which the gate paces already.
+        kept = {record.name for record in records if not live and record.rederives == "asked"}
+        self._live_publishers = frozenset(record.name for record in records) - kept
+        self._publishers = {record.name: self._new_publisher(record.name) for record in records}
         self.lanes: list[Lane] = [
             self._lane(record) for record in records if record.hooks is not None and record.hooks.act
         ]
@@ -106,6 +110,8 @@ class Host:
             on_tick=self._tick,
             lane_capacity=self.settings.lane_capacity,
         )
+        for publisher in self._publishers.values():
+            self.bus.watch(publisher.sender)
         self._report: Report | None = None
         self._pid = os.getpid()
 
@@ -114,10 +120,11 @@ class Host:
         if hooks is None:
             raise record.error()
         lanes: list[Lane] = []
+        publisher = self._publishers[record.name]
         context = PluginContext(
             config=self._config.table(record.name),
             catalog=self.registry.catalog,
-            publish=lambda event: self._publish(event, record.name),
+            publish=publisher.publish,
             progress=lambda: lanes[0].progress(),  # noqa: PLW0108 - the lane is made with the context, so not yet
             tell=self.tell,
             identity=self.identity,
@@ -130,9 +137,10 @@ class Host:
             hooks=hooks,
             context=context,
             settings=self.settings,
-            publish=self._publish_derived,
+            publish=publisher.publish_returned,
             wake_bus=self.intake.wakeup.set,
             traceback_hint=self._traceback_hint,
+            publishers=self._live_publishers,
         )
         lanes.append(lane)
         return lane
@@ -273,46 +281,26 @@ class Host:
         self.intake.wakeup.set()
         return wait_until(lambda: self.bus.is_at_rest, deadline=time.monotonic() + timeout_s)
 
-    # Events that plugins publish
+    def _new_publisher(self, name: str) -> Publisher:
+        return Publisher(
+            name,
+            # Far below the half of a lane at which sources that can wait are held back, or a storm would starve them.
+            share=max(1, self.settings.lane_capacity // 8),
+            catalog=self.registry.catalog,
+            new_sender=self._sender_of,
+            sessions=self.sessions,
+            on_ended=self.retired.add_session,
+        )
 
-    def _publisher(self, name: str, session_id: str | None = None) -> Session:
+    def _sender_of(self, plugin: str, session_id: str | None) -> Session:
         """Make a sender for a plugin's events; its messages name the plugin. The host's own session by default."""
         own = self._own_session.session_id
         return Session(
             intake=self.intake,
             owner=self,
-            source=f"plugin {name}",
+            source=f"plugin {plugin}",
             session_id=own if session_id is None else session_id,
         )
-
-    def _publish(self, event: ProofEvent, name: str) -> None:
-        if self._is_declared(event, name):
-            sessions = list(self.sessions.values())
-            session = sessions[0] if len(sessions) == 1 else self._publishers[name]
-            session.post(Posted(event=event, origin=name, lineage=(name,)))
-
-    def _publish_derived(self, last: Envelope, events: Sequence[ProofEvent], lineage: tuple[str, ...]) -> None:
-        name = lineage[-1]
-        sender = self.sessions.get(last.session_id)
-        if sender is None:  # the batch held the end of the session
-            sender = self._publisher(name, last.session_id)
-            self.retired.add_session(sender)  # the bus may refuse what it posts
-        for event in events:
-            if self._is_declared(event, name):
-                sender.post(Posted(event=event, origin=name, lineage=lineage, time_unix_nano=last.time_unix_nano))
-
-    def _is_declared(self, event: object, name: str) -> bool:
-        """Return whether the plugin may publish the event; the bus would say neither which plugin it was nor why."""
-        if not isinstance(event, ProofEvent):
-            self._publishers[name].report_refusal(f"published {type(event).__name__}, which is not an event")
-            return False
-        kind = kind_of(event)
-        if kind not in self.registry.catalog:
-            self._publishers[name].report_refusal(
-                f"kind {kind} is not declared; return it from proofstream_event_types"
-            )
-            return False
-        return True
 
     # Looking after the lanes, on the bus's thread and once more at the end
 
@@ -376,10 +364,11 @@ class Host:
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
-        for session in (self._own_session, *self._publishers.values()):
+        for session in (self._own_session, *(publisher.sender for publisher in self._publishers.values())):
             self.retired.add_session(session)  # each counts what was published through it and refused
         bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
         lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
+        report.problems.extend(flood_problems(self._publishers, self.lanes))
         report.fill(lanes=lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds)
         return report
 

@@ -86,6 +86,8 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     time_unix_nano: int | None = None
     at_latest: bool = False
     """Stamp it with the time of its session's latest event. When a recording is replayed, that differs from now."""
+    on_taken: Callable[[], None] | None = None
+    """Called on the bus's thread once the event has left the intake."""
 
     def now(self) -> ProofEvent | None:
         """Return the event. Makes it if it is to be made late."""

@@ -42,7 +42,7 @@ class Lane:
         record: The plugin; its status is kept up to date.
         context: The context to configure the plugin in.
         settings: The host's bounds and deadlines.
-        publish: Publishes derived events: takes the batch's last envelope, the events, and their lineage.
+        publish: Publishes the events that the plugin returned for a batch.
         wake_bus: Tells the bus that the lane's state changed.
         traceback_hint: Says how to see the traceback of a plugin that failed.
         publishers: The plugins whose events may fill only a share of the queue.
@@ -55,7 +55,7 @@ class Lane:
         hooks: Hooks,
         context: PluginContext,
         settings: HostSettings,
-        publish: Callable[[Envelope, Sequence[ProofEvent], tuple[str, ...]], None],
+        publish: Callable[[Batch, Sequence[ProofEvent]], None],
         wake_bus: Callable[[], None],
         traceback_hint: str,
         publishers: Collection[str] = (),
@@ -274,11 +274,8 @@ class Lane:
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
             return False
-        if events and batch:
-            self._publish(batch[-1], events, (*batch[0].lineage, self.name))
-        elif events:  # of a tick, which has no session
-            for event in events:
-                self._context.publish(event)
+        if events:
+            self._publish(batch, events)
         self.delivered += len(batch)
         self._busy_since = None
         self.progress()

@@ -186,12 +186,13 @@ class Session:
 
     # For the host
 
-    def post(self, posted: Posted) -> None:
-        """Send an event that carries more than `emit` allows. The intake's bound applies as well."""
+    def post(self, posted: Posted) -> bool:
+        """Send an event that carries more than `emit` allows. Returns False if the intake's bound dropped it."""
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, posted))
-        else:
-            self.drop(posted.event)
+            return True
+        self.drop(posted.event)
+        return False
 
     def refuse_event(self, kind: str, reason: str) -> None:
         """Count an invalid event. Logs the first 20."""
@@ -243,8 +244,9 @@ class NoSession(Session):
     def emit(self, event: ProofEvent) -> None:
         """Ignore the event."""
 
-    def post(self, posted: Posted) -> None:
+    def post(self, posted: Posted) -> bool:
         """Ignore the event."""
+        return False
 
     def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
         """Do nothing."""
