@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope
+from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_of
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
 from proofstream.intake import EventSender, Intake, IntakeItem, Posted
+from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
@@ -28,28 +29,41 @@ class Gate:
     """Holds back sources that can wait, so that they never make a lane overflow.
 
     A chunk is admitted once everything in progress, from the intake to the fullest lane, leaves room for it below half
-    a lane's capacity. Chunks are admitted one at a time, so the bound holds for any number of sources.
+    a lane's bounds. Chunks are admitted one at a time, so the bound holds for any number of sources.
+
+    Attributes:
+        admitted_bytes: The estimated memory of everything admitted so far.
     """
 
-    def __init__(self, bus: Bus, *, high_water: int) -> None:
+    def __init__(self, bus: Bus, bounds: QueueBounds) -> None:
+        self.admitted_bytes: int = 0
         self._bus = bus
-        self._high_water = high_water
+        self._most_events = bounds.capacity // 2
+        self._most_bytes = bounds.max_bulk_bytes // 2
         self._condition = threading.Condition()
         self._waiting = 0
 
-    def admit(self, size: int, deliver: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
-        """Wait for room for `size` items, or until the source is stopping, then call `deliver`."""
+    def admit(self, chunk: Sequence[Decoded], deliver: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
+        """Wait for room for a chunk, or until the source is stopping, then call `deliver`."""
+        size = sum(memory_of(decoded.raw) for decoded in chunk)
         with self._condition:
             self._waiting += 1
             try:
-                # A chunk larger than the bound goes in once the backlog is empty. Otherwise it would wait forever.
-                while self._bus.backlog + size > self._high_water and self._bus.backlog > 0 and not stopping():
+                while not self._has_room(len(chunk), size) and not stopping():
                     # With a timeout, because neither a lane that drains nor `stopping` notifies the gate.
                     self._condition.wait(POLL_S)
+                self.admitted_bytes += size
                 # Still under the lock: the next source must find this chunk in the backlog.
                 deliver()
             finally:
                 self._waiting -= 1
+
+    def _has_room(self, count: int, size: int) -> bool:
+        backlog = self._bus.backlog
+        # A chunk larger than the bound goes in once the backlog is empty. Otherwise it would wait forever.
+        if backlog == 0:
+            return True
+        return backlog + count <= self._most_events and self._bus.backlog_bytes + size <= self._most_bytes
 
     def notify(self) -> None:
         """Wake the waiting sources, because there may be room now."""
@@ -69,7 +83,7 @@ class Bus:
         wall_clock: Returns nanoseconds since the epoch. Called once, so that setting the system clock cannot reorder
             events.
         on_tick: Called every half second, on the bus's thread.
-        lane_capacity: Capacity of a lane, in events. The gate holds sources back at half of it.
+        bounds: The bounds of a lane. The gate holds sources back at half of them.
     """
 
     def __init__(
@@ -80,9 +94,9 @@ class Bus:
         lanes: Sequence[Lane],
         wall_clock: Callable[[], int],
         on_tick: Callable[[], None],
-        lane_capacity: int,
+        bounds: QueueBounds,
     ) -> None:
-        self.gate: Gate = Gate(self, high_water=lane_capacity // 2)
+        self.gate: Gate = Gate(self, bounds)
         self.lost_at_intake: dict[str, int] = {}
         self.faults: int = 0
         self.first_fault: str = ""
@@ -93,6 +107,7 @@ class Bus:
         self._on_tick = on_tick
         self._seq = 0
         self._in_flight = 0
+        self._passed_bytes = 0
         self._senders: set[EventSender] = set()
         self._stop = False
         self._give_up = False
@@ -129,6 +144,12 @@ class Bus:
         """Events on their way from a source to the slowest plugin that sources wait for."""
         behind = max((lane.depth for lane in self._lanes if lane.holds), default=0)
         return len(self._intake.items) + self._in_flight + behind
+
+    @property
+    def backlog_bytes(self) -> int:
+        """The estimated memory of the events that the gate admitted and the slowest plugin has not taken."""
+        behind = max((lane.queue.waiting_bytes for lane in self._lanes if lane.holds), default=0)
+        return self.gate.admitted_bytes - self._passed_bytes + behind
 
     @property
     def is_at_rest(self) -> bool:
@@ -181,8 +202,10 @@ class Bus:
         # Set before the first item is taken: the backlog must never look empty while items are between the two.
         self._in_flight = count
         envelopes: list[Envelope] = []
+        passed_bytes = 0
         for _ in range(count):
             item = items.popleft()
+            passed_bytes += memory_of(item[2].raw) if isinstance(item[2], Decoded) else 0
             try:
                 self._pass(item, envelopes)
             except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
@@ -193,9 +216,12 @@ class Bus:
             self._intake.overflowed = False
             for sender in list(self._senders):
                 self._report_losses(sender, envelopes)
-        for lane in self._lanes:
-            lane.feed(envelopes)
-        self._in_flight = 0
+        try:
+            for lane in self._lanes:
+                lane.feed(envelopes)
+        finally:
+            self._passed_bytes += passed_bytes
+            self._in_flight = 0
         return True
 
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> None:

@@ -21,6 +21,15 @@ _FIXED_BYTES = 300
 _BYTES_PER_RAW_BYTE = 4
 
 
+def memory_of(raw: bytes) -> int:
+    """Return an estimate of the memory that an event takes with its JSON, in bytes.
+
+    Measured over all kinds: the decoded event takes about three times the bytes of its JSON, and the objects around it
+    take 300 bytes.
+    """
+    return _FIXED_BYTES + _BYTES_PER_RAW_BYTE * len(raw)
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event with its place in the stream.
 
@@ -56,12 +65,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def memory_bytes(self) -> int:
-        """An estimate of the memory that the envelope takes, with its event, in bytes.
-
-        Measured over all kinds: the decoded event takes about three times the bytes of its JSON, and the objects
-        around it take 300 bytes.
-        """
-        return _FIXED_BYTES + _BYTES_PER_RAW_BYTE * len(self.raw)
+        """An estimate of the memory that the envelope takes, with its event, in bytes."""
+        return memory_of(self.raw)
 
 
 Batch: TypeAlias = tuple[Envelope, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
-from proofstream.envelopes import PRODUCER
+from proofstream.envelopes import PRODUCER, memory_of
 from proofstream.errors import UsageError
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened
 from proofstream.host import Host
@@ -13,6 +14,7 @@ from proofstream.wire import Decoded, Refusal
 
 TIME_SOURCES = ("envelope", "arrival", "reconstructed")
 OUTCOMES = ("ended", "lost", "interrupted")
+_PIECE_BYTES = 2**20
 
 
 class HostFeed:
@@ -104,7 +106,10 @@ class HostSessionFeed:
             derived_again = set(self._feed.host.active) - self._as_recorded
             chunk = [decoded for decoded in chunk if decoded.origin not in derived_again]
         if self._feed.waits:
-            self._feed.host.bus.gate.admit(len(chunk), lambda: self._put(chunk), stopping=lambda: self._feed.stopping)
+            for piece in _pieces(chunk):
+                self._feed.host.bus.gate.admit(
+                    piece, functools.partial(self._put, piece), stopping=lambda: self._feed.stopping
+                )
         else:
             self._put(chunk)
         self._intake.wakeup.set()
@@ -131,6 +136,18 @@ class HostSessionFeed:
         if self._feed.interrupted is not None and outcome in ("ended", "interrupted"):
             outcome, reason = "interrupted", self._feed.interrupted
         self._session.close(outcome=outcome, reason=reason)
+
+
+def _pieces(chunk: Sequence[Decoded]) -> Iterator[Sequence[Decoded]]:
+    """Cut a chunk into pieces of moderate size, so that one chunk of large events does not fill a lane at once."""
+    start = size = 0
+    for index, decoded in enumerate(chunk):
+        size += memory_of(decoded.raw)
+        if size >= _PIECE_BYTES:
+            yield chunk[start : index + 1]
+            start, size = index + 1, 0
+    if start < len(chunk):
+        yield chunk[start:]
 
 
 def _check_word(argument: str, word: object, words: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from proofstream.events import PluginHealth, SessionOpened, is_bulk
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
-from proofstream.lanes import Lane
+from proofstream.lanes import Lane, queue_bounds
 from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
 from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report, Retired
@@ -108,7 +108,7 @@ class Host:
             lanes=self.lanes,
             wall_clock=wall_clock,
             on_tick=self._tick,
-            lane_capacity=self.settings.lane_capacity,
+            bounds=queue_bounds(self.settings),
         )
         for publisher in self._publishers.values():
             self.bus.watch(publisher.sender)

@@ -45,6 +45,11 @@ class QueueBounds:
     keeps_bulk: bool = False
     publishers: Collection[str] = ()
 
+    @property
+    def max_bulk_bytes(self) -> int:
+        """How many bytes may wait before bulk is dropped."""
+        return self.max_bytes // _BULK_SHARE
+
 
 class LaneQueue:
     """One plugin's queue. The bus adds, the lane's thread takes; a deque makes both safe without a lock.
@@ -104,7 +109,7 @@ class LaneQueue:
 
     def _has_room(self, envelope: Envelope) -> bool:
         bounds, depth, waiting = self._bounds, len(self._envelopes), self.waiting_bytes
-        if depth < bounds.capacity and waiting < bounds.max_bytes // _BULK_SHARE:
+        if depth < bounds.capacity and waiting < bounds.max_bulk_bytes:
             return True
         # An empty queue takes any event, however large.
         too_large = depth > 0 and waiting + envelope.memory_bytes > bounds.max_bytes

@@ -74,10 +74,7 @@ class Lane:
         self._publish = publish
         self._wake_bus = wake_bus
         self._traceback_hint = traceback_hint
-        bounds = QueueBounds(
-            capacity=settings.lane_capacity, max_bytes=settings.memory_bytes // 2, publishers=publishers
-        )
-        self.queue: LaneQueue = LaneQueue(record.name, bounds)
+        self.queue: LaneQueue = LaneQueue(record.name, queue_bounds(settings, publishers=publishers))
         self._wakeup = Wakeup()
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
@@ -320,6 +317,11 @@ class Lane:
     def _hint(self) -> str:
         """Return how to see a traceback; nothing where it is logged already."""
         return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
+
+
+def queue_bounds(settings: HostSettings, *, publishers: Collection[str] = ()) -> QueueBounds:
+    """Return the bounds of a lane's queue. All lanes hold the same events, so each may fill half of the memory."""
+    return QueueBounds(capacity=settings.lane_capacity, max_bytes=settings.memory_bytes // 2, publishers=publishers)
 
 
 def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:

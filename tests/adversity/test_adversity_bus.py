@@ -217,3 +217,27 @@ def test_heat_maps_are_bounded_in_bytes_and_lifecycle_events_stay(make_host: Cal
 
 def _kinds(envelopes: list[Envelope]) -> list[str]:
     return [envelope.kind for envelope in envelopes]
+
+
+def test_a_replay_of_large_heat_maps_loses_nothing_and_stays_within_its_bytes(
+    make_host: Callable[..., Host], tmp_path: Path
+) -> None:
+    recording = tmp_path / "maps.jsonl"
+    scores = ",".join(["0.123456"] * 4096)
+    heat_map = f'{{"AttentionHeatmap":{{"layer_idx":0,"head_idx":0,"num_heads":1,"seq_len":64,"scores":[{scores}]}}}}\n'
+    recording.write_text(heat_map * 400)
+    slow = Slow("slow", 0.001)
+    host = make_host(slow, live=False, memory_bytes=32 * 2**20)
+    source = FileSource(recording, SourceRequest(uri=str(recording)), LineDecoder(host.registry.catalog))
+    feed = HostFeed(host, waits=True, tell=lambda _: None)
+    reader = threading.Thread(target=source.run, args=(feed,), daemon=True)
+    reader.start()
+    highest = 0
+    while reader.is_alive():
+        highest = max(highest, host.bus.backlog_bytes)
+        time.sleep(0.001)
+    host.drain()
+    host.close()
+    assert _kinds(slow.envelopes).count("AttentionHeatmap") == 400
+    assert 0 < highest <= 32 * 2**20 // 16 + 2**21
+    assert host.bus.backlog_bytes == 0
