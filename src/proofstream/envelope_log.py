@@ -13,21 +13,30 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
 from proofstream.catalog import Catalog
 from proofstream.envelopes import Envelope
 from proofstream.errors import ProofstreamError
+from proofstream.outputs import make_private_folder, private_opener
+from proofstream.text import safe_text
 from proofstream.wire import MAX_LINE_BYTES, Decoded, LineDecoder, Refusal, encode_envelope
 
-FLUSH_AT = frozenset({"LayerEnd", "ProofComplete", "ProofAborted", "SessionClosed"})
-"""The kinds after which a log is flushed: each of them completes a piece of work."""
+FLUSH_AT = frozenset({"SessionOpened", "ProofStart", "LayerEnd", "ProofComplete", "ProofAborted", "SessionClosed"})
+"""The kinds after which a log is flushed: each of them begins or completes a piece of work."""
+FLUSH_AFTER_S = 0.5
+"""The age, in seconds, at which a waiting line is flushed together with the next envelope.
 
-# Flush at the latest when this much waits.
+An owner that also calls `flush` twice a second loses at most the last second when it is killed."""
+
+# Flush at the latest when this much waits. More than one line never waits beyond it.
 _BUFFER_BYTES = 64 * 1024
+# Longer than any path that a user would type, and short enough for one line.
+_LONGEST_PATH = 500
 # zlib's `wbits`: the largest window (15), with a gzip header (16).
 _GZIP = 31
 
@@ -73,7 +82,7 @@ class _Zstandard:
             import zstandard  # an extra
         except ModuleNotFoundError as error:
             hint = "pip install 'proofstream[zst]'"
-            raise LogError(f"cannot write {path}: the package zstandard is missing", hint=hint) from error
+            raise LogError(f"cannot write {_shown(path)}: the package zstandard is missing", hint=hint) from error
         self._deflate = zstandard.ZstdCompressor().compressobj()
         self._at_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
 
@@ -91,6 +100,7 @@ class EnvelopeLogWriter:
         path: The file. Missing parent folders are created.
         overwrite: Replace an existing file. It is emptied only when the first envelope is written.
         max_bytes: How large the file may grow. The first envelope that does not fit is dropped, with all that follow.
+        clock: Returns monotonic seconds.
 
     Attributes:
         path: The file.
@@ -102,22 +112,31 @@ class EnvelopeLogWriter:
             package zstandard is not installed.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        overwrite: bool = False,
+        max_bytes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.path = path
         self.dropped: int = 0
         self.lost: int = 0
         self._max_bytes = max_bytes
+        self._clock = clock
         self._codec = _codec(path)
         self._file, self._was_there = _create(path, overwrite=overwrite)
         self._lines: list[bytes] = []
         self._buffered = 0
+        self._oldest_at = 0.0
         self._written = 0
         self._kept = 0
         self._failed = False
         self._is_empty = True
 
     def append(self, envelopes: Iterable[Envelope]) -> None:
-        """Add envelopes. Flushes if the kind of one of them is in `FLUSH_AT`, or if the buffer is full.
+        """Add envelopes. Flushes if the kind of one is in `FLUSH_AT`, a line has waited `FLUSH_AFTER_S`, or much waits.
 
         Raises:
             LogError: They cannot be written. Nothing more is written after that: `lost` counts them and all later ones.
@@ -127,7 +146,7 @@ class EnvelopeLogWriter:
         for envelope in envelopes:
             error = self._add(envelope) or error
             wanted = wanted or envelope.kind in FLUSH_AT
-        if wanted:
+        if wanted or self._clock() - self._oldest_at >= FLUSH_AFTER_S:
             error = error or self._try_flush()
         if error is not None:
             raise error
@@ -147,6 +166,8 @@ class EnvelopeLogWriter:
         if not self._has_room(len(line)):
             self.dropped += 1
             return None
+        if not self._lines:
+            self._oldest_at = self._clock()
         self._lines.append(line)
         self._buffered += len(line)
         return self._try_flush() if self._buffered >= _BUFFER_BYTES else None
@@ -190,7 +211,7 @@ class EnvelopeLogWriter:
             raise _cannot_write(self.path, error) from error
         if is_removed:
             self.lost, self._kept = self.lost + self._kept, 0
-            raise LogError(f"{self.path} was removed while it was written")
+            raise LogError(f"{_shown(self.path)} was removed while it was written")
 
     def _try_flush(self) -> LogError | None:
         if not self._lines:
@@ -230,25 +251,30 @@ def _codec(path: Path) -> _Codec:
 
 
 def _cannot_write(path: Path, error: OSError) -> LogError:
-    return LogError(f"cannot write {path}: {error.strerror or error}")
+    return LogError(f"cannot write {_shown(path)}: {error.strerror or error}")
+
+
+def _shown(path: Path) -> str:
+    return safe_text(str(path), _LONGEST_PATH)
 
 
 def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
     """Open the file. Returns it, and whether it existed before."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
     try:
         was_there = path.exists()
         if not overwrite:
-            return path.open("xb", buffering=0), False
+            return open(path, "xb", buffering=0, opener=private_opener), False
         if was_there and not stat.S_ISREG(path.stat().st_mode):
-            raise LogError(f"cannot write {path}: it exists and is not a regular file")
+            raise LogError(f"cannot write {_shown(path)}: it exists and is not a regular file")
         # Not truncated yet: a run that fails before its first envelope must not cost the earlier recording.
-        return path.open("r+b" if was_there else "xb", buffering=0), was_there
+        return open(path, "r+b" if was_there else "xb", buffering=0, opener=private_opener), was_there
     except FileExistsError as error:
-        raise LogError(f"{path} exists and is not overwritten", hint="remove it or choose another name") from error
+        hint = "remove it or choose another name"
+        raise LogError(f"{_shown(path)} exists and is not overwritten", hint=hint) from error
     except OSError as error:
         raise _cannot_write(path, error) from error
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import resource
+import stat
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from proofstream.envelope_log import EnvelopeLogWriter, LogError, read_envelope_log
+from proofstream.envelope_log import FLUSH_AFTER_S, EnvelopeLogWriter, LogError, read_envelope_log
 from proofstream.envelopes import Envelope
 from proofstream.errors import SourceError
+from proofstream.events import Log, LogLevel
 from proofstream.testing import envelopes, read_stream
 from proofstream.wire import Decoded, Refusal, encode_envelope
 
@@ -55,9 +58,9 @@ def test_appended_envelopes_are_read_back(suffix: str, tmp_path: Path, lived: li
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_flushes_at_the_end_of_a_layer_and_on_request(suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
     path = tmp_path / f"log.jsonl{suffix}"
-    writer = EnvelopeLogWriter(path)
+    writer = EnvelopeLogWriter(path, clock=lambda: 0.0)
     first_end = next(i for i, envelope in enumerate(lived) if envelope.kind == "LayerEnd")
-    start = next(i for i, envelope in enumerate(lived) if envelope.kind == "ProofStart")
+    start = next(i for i, envelope in enumerate(lived) if envelope.kind == "ProofStart") + 1
     writer.append(lived[start:first_end])
     assert read(path) == []
     writer.append(lived[first_end : first_end + 1])
@@ -67,6 +70,91 @@ def test_flushes_at_the_end_of_a_layer_and_on_request(suffix: str, tmp_path: Pat
     writer.flush()
     assert facts(read(path)) == facts(lived[start : first_end + 3])
     writer.close()
+
+
+@pytest.mark.parametrize("kind", ["SessionOpened", "ProofStart"])
+def test_the_first_lines_are_flushed_at_once(kind: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl"
+    with closing(EnvelopeLogWriter(path, clock=lambda: 0.0)) as writer:
+        writer.append([next(envelope for envelope in lived if envelope.kind == kind)])
+        assert len(read(path)) == 1
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_line_that_has_waited_long_is_flushed_with_the_next_one(
+    suffix: str, tmp_path: Path, lived: list[Envelope]
+) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    rounds = [envelope for envelope in lived if envelope.kind == "SumcheckRound"]
+    now = 100.0
+    kept: list[int] = []
+    with closing(EnvelopeLogWriter(path, clock=lambda: now)) as writer:
+        for envelope in rounds[:12]:
+            writer.append([envelope])
+            kept.append(len(read(path)))
+            now += FLUSH_AFTER_S / 4
+    # The first of five lines is as old as allowed when the fifth comes.
+    assert kept == [0, 0, 0, 0, 5, 5, 5, 5, 5, 10, 10, 10]
+    assert facts(read(path)) == facts(rounds[:12])
+
+
+def test_the_age_of_flushed_lines_does_not_matter(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl"
+    now = 0.0
+    with closing(EnvelopeLogWriter(path, clock=lambda: now)) as writer:
+        writer.append(lived[:1])
+        now = 1000.0
+        writer.append([next(envelope for envelope in lived if envelope.kind == "SumcheckRound")])
+        assert len(read(path)) == 1
+
+
+def test_a_line_as_long_as_the_buffer_does_not_wait(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    long = next(e for e in envelopes([Log(level=LogLevel.Info, message="x" * 2**16)]) if e.kind == "Log")
+    with closing(EnvelopeLogWriter(path, clock=lambda: 0.0)) as writer:
+        for count in (1, 2, 3):
+            writer.append([long])
+            assert len(read(path)) == count
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o600), (0o277, 0o400)])
+def test_a_log_is_private(umask: int, mode: int, suffix: str, tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    before = os.umask(umask)
+    try:
+        with closing(EnvelopeLogWriter(path, overwrite=True)) as writer:
+            writer.append(lived[:3])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert len(read(path)) == 3
+
+
+def test_the_folders_of_a_log_are_private(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folders" / "log.jsonl"
+    with closing(EnvelopeLogWriter(path)):
+        modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)]
+    assert modes == [0o700, 0o700]
+
+
+def test_errors_show_a_path_as_one_harmless_line(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "\x1b]52;c;aGk=\x07\nlog\u202e.jsonl"
+    shown = f"{tmp_path}/␛]52;c;aGk=␇␊log�.jsonl"
+    writer = EnvelopeLogWriter(path)
+    writer.append(lived[:3])
+    with pytest.raises(LogError) as existing:
+        EnvelopeLogWriter(path)
+    with pytest.raises(LogError) as impossible:
+        EnvelopeLogWriter(path / "log.jsonl")
+    path.unlink()
+    with pytest.raises(LogError) as removed:
+        writer.close()
+    assert [str(error.value) for error in (existing, impossible, removed)] == [
+        f"{shown} exists and is not overwritten",
+        f"cannot write {shown}/log.jsonl: File exists",
+        f"{shown} was removed while it was written",
+    ]
 
 
 KILLED = """
