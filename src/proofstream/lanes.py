@@ -37,6 +37,7 @@ class Lane:
     Attributes:
         queue: The envelopes that wait.
         withheld: Sessions whose events the plugin does not get.
+        must_be_complete: Whether the user wants the plugin, and gaps would spoil its output.
 
     Args:
         record: The plugin; its status is kept up to date.
@@ -74,7 +75,10 @@ class Lane:
         self._publish = publish
         self._wake_bus = wake_bus
         self._traceback_hint = traceback_hint
-        self.queue: LaneQueue = LaneQueue(record.name, queue_bounds(settings, publishers=publishers))
+        # A user who writes settings for a plugin wants it as much as one who names it.
+        self.must_be_complete: bool = record.complete and (context.asked or bool(context.config))
+        bounds = queue_bounds(settings, keeps_bulk=self.must_be_complete, publishers=publishers)
+        self.queue: LaneQueue = LaneQueue(record.name, bounds)
         self._wakeup = Wakeup()
         self._busy_since: float | None = time.monotonic()
         self._stop_at: float | None = None
@@ -319,9 +323,16 @@ class Lane:
         return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
 
 
-def queue_bounds(settings: HostSettings, *, publishers: Collection[str] = ()) -> QueueBounds:
+def queue_bounds(
+    settings: HostSettings, *, keeps_bulk: bool = False, publishers: Collection[str] = ()
+) -> QueueBounds:
     """Return the bounds of a lane's queue. All lanes hold the same events, so each may fill half of the memory."""
-    return QueueBounds(capacity=settings.lane_capacity, max_bytes=settings.memory_bytes // 2, publishers=publishers)
+    return QueueBounds(
+        capacity=settings.lane_capacity,
+        max_bytes=settings.memory_bytes // 2,
+        keeps_bulk=keeps_bulk,
+        publishers=publishers,
+    )
 
 
 def _checked(derived: Iterable[Any], *, at_most: int) -> tuple[ProofEvent, ...]:

@@ -51,6 +51,7 @@ class PluginRecord:
         rederives: Whether it derives its events again when sessions are replayed; `asked`: only if the user asked for
             it.
         derives: The kinds that it derives from a producer's events.
+        complete: Whether its output may not have gaps if the user wants it.
         cause: The error that the plugin itself raised for the user.
     """
 
@@ -65,6 +66,7 @@ class PluginRecord:
     tick_s: float | None = None
     rederives: bool | str = True
     derives: tuple[str, ...] = ()
+    complete: bool = False
     cause: ProofstreamError | None = None
 
     @property
@@ -292,6 +294,9 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)
     record.derives = _kinds(getattr(plugin, "derives", ()))
+    record.complete = getattr(plugin, "complete", False)
+    if not isinstance(record.complete, bool):
+        raise PluginError(f"complete is {record.complete!r}; it must be True or False")
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:

@@ -1,16 +1,20 @@
-"""Reports what was asked for and not delivered when a host ends."""
+"""Reports when a host ends what was asked for and not delivered."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from proofstream.bus import Bus
+from proofstream.counts import counts_in_words
 from proofstream.errors import in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.lanes import Lane
 from proofstream.session import Session
+from proofstream.text import safe_text
+
+_LONGEST_LINE = 1000
 
 
 @dataclass(kw_only=True, slots=True)
@@ -31,17 +35,22 @@ class Report:
         return not self.problems and not self.refused
 
     def fill(
-        self, *, lanes: Iterable[Lane], asked: Collection[str], bus: Bus, refused: int, bulk_kinds: Collection[str]
+        self, *, lanes: Sequence[Lane], asked: Collection[str], bus: Bus, refused: int, bulk_kinds: Collection[str]
     ) -> None:
-        """Fill the report in for a host that has stopped."""
+        """Fill the report in for a host that has stopped.
+
+        Bulk events that the intake lost are a problem only where they are missing from an output that must be complete.
+        """
         self.refused = refused
         for lane in lanes:
             self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
         if bus.faults:
             self.problems.append(f"faults while passing events on: {bus.faults}, the first: {bus.first_fault}")
-        lost = {kind: n for kind, n in bus.lost_at_intake.items() if kind not in bulk_kinds}
+        bulk_matters = any(lane.must_be_complete and lane.is_listening for lane in lanes)
+        lost = {kind: n for kind, n in bus.lost_at_intake.items() if bulk_matters or kind not in bulk_kinds}
         if lost:
-            self.problems.append(f"lost before the bus: {_counts(lost)}")
+            self.problems.append(f"lost before the bus: {counts_in_words(lost)}")
+        self.problems = [safe_text(problem, _LONGEST_LINE) for problem in self.problems]
 
 
 class Retired:
@@ -80,12 +89,9 @@ def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
         problems.append(f"plugin {record.label} was asked for and had nothing to do")
     elif not lane.stopped.is_set():
         problems.append(f"plugin {record.label} did not finish in time and was abandoned")
-    if lane.queue.lost_facts:
-        problems.append(f"plugin {record.label} was not given {_counts(lane.queue.dropped)}")
+    dropped = lane.queue.dropped
+    if lane.queue.lost_facts or (dropped and lane.must_be_complete):
+        problems.append(f"plugin {record.label} was not given {counts_in_words(dropped)}")
     lost = {name: n for name, n in lane.counters.items() if name.startswith("lost_") and n}
     problems.extend(f"plugin {record.label}: {n} {name.replace('_', ' ')}" for name, n in lost.items())
     return problems
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))

@@ -115,6 +115,10 @@ def test_a_good_plugin_is_available_with_its_distribution(site: Site) -> None:
             "class Plugin:\n    derives = ['Log', 'costs']\n    @hookimpl\n    def proofstream_unconfigure(self): ...",
             "derives is ['Log', 'costs']; it must be a tuple of kinds",
         ),
+        (
+            "class Plugin:\n    complete = 'yes'\n    @hookimpl\n    def proofstream_consume(self, batch): ...",
+            "complete is 'yes'; it must be True or False",
+        ),
         ("import proofstream_nowhere_to_be_found.part", "needs proofstream_nowhere_to_be_found"),
     ],
 )
@@ -263,6 +267,7 @@ class Plugin:
     autoload = "command"
     tick_s = 2
     derives = ["Measured"]
+    complete = True
 
     @hookimpl
     def proofstream_event_types(self):
@@ -274,6 +279,7 @@ class Plugin:
     record = the(registry, "meter")
     assert record.tick_s == 2.0
     assert record.derives == ("Measured",)
+    assert record.complete
     assert registry.automatic(by_command=True) == ["meter"]
     assert registry.automatic(by_command=False) == []
 
