@@ -112,7 +112,7 @@ def test_a_slow_proof_that_is_killed_loses_at_most_its_last_second(suffix: str, 
         # Nothing follows: the first lines are there on their own.
         wait_until(lambda: path.exists() and recorded(path)["ProofStart"] == 1)
         sent = 0
-        until = time.monotonic() + 3.0
+        until = time.monotonic() + 2.4
         while time.monotonic() < until:
             process.stdin.write(sumcheck_round(sent, 10**6))
             sent += 1
@@ -125,9 +125,9 @@ def test_a_slow_proof_that_is_killed_loses_at_most_its_last_second(suffix: str, 
 
 
 def test_a_pipe_waits_for_its_recording(tmp_path: Path) -> None:
-    total = 40_000
+    total = 10_000
     text = START + LAYER + "".join(sumcheck_round(index, total) for index in range(total)) + END
-    with command(tmp_path, "run", "-", "--no-console", "--record", "r.jsonl", lane_capacity=64) as process:
+    with command(tmp_path, "run", "-", "--no-console", "--record", "r.jsonl", lane_capacity=512) as process:
         _, err = process.communicate(text, timeout=LIMIT_S)
     assert process.returncode == 0, err
     kinds = recorded(tmp_path / "r.jsonl")
@@ -170,10 +170,9 @@ def test_a_prover_that_outruns_its_recording_is_told_what_is_missing(tmp_path: P
     assert len(logged.splitlines()) <= 2
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_holes_in_what_a_socket_sent_are_exit_1_if_a_recording_was_asked_for(asked: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["--record", "r.jsonl"], ["--set", "record.path=r.jsonl"], ["--otlp-file", "spans"]])
+def test_holes_in_what_a_socket_sent_are_exit_1_if_a_recording_was_asked_for(words: list[str], tmp_path: Path) -> None:
     total = 30_000
-    words = ["--record", "r.jsonl"] if asked else ["--otlp-file", "spans"]
     with command(
         tmp_path, "run", "tcp://127.0.0.1:0", "--once", "--no-console", *words, intake_capacity=50, lane_capacity=2
     ) as process:
@@ -183,7 +182,7 @@ def test_holes_in_what_a_socket_sent_are_exit_1_if_a_recording_was_asked_for(ask
         with socket.create_connection(("127.0.0.1", port)) as peer:
             peer.sendall((START + LAYER + "".join(sumcheck_round(i, total) for i in range(total)) + END).encode())
         _, err = process.communicate(timeout=LIMIT_S)
-    if asked:
+    if (tmp_path / "r.jsonl").exists():
         kept = recorded(tmp_path / "r.jsonl")["SumcheckRound"]
         assert kept < total
         assert kept + missing(err, "SumcheckRound") == total
