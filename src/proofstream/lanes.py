@@ -323,9 +323,7 @@ class Lane:
         return "" if _log.isEnabledFor(logging.DEBUG) else self._traceback_hint
 
 
-def queue_bounds(
-    settings: HostSettings, *, keeps_bulk: bool = False, publishers: Collection[str] = ()
-) -> QueueBounds:
+def queue_bounds(settings: HostSettings, *, keeps_bulk: bool = False, publishers: Collection[str] = ()) -> QueueBounds:
     """Return the bounds of a lane's queue. All lanes hold the same events, so each may fill half of the memory."""
     return QueueBounds(
         capacity=settings.lane_capacity,
