@@ -294,9 +294,10 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)
     record.derives = _kinds(getattr(plugin, "derives", ()))
-    record.complete = getattr(plugin, "complete", False)
-    if not isinstance(record.complete, bool):
-        raise PluginError(f"complete is {record.complete!r}; it must be True or False")
+    complete: object = getattr(plugin, "complete", False)
+    if not isinstance(complete, bool):
+        raise PluginError(f"complete is {complete!r}; it must be True or False")
+    record.complete = complete
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:

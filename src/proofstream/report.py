@@ -1,4 +1,4 @@
-"""Reports when a host ends what was asked for and not delivered."""
+"""Reports what was asked for and not delivered when a host ends."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def environment(**settings: object) -> dict[str, str]:
 
 
 @contextmanager
-def command(folder: Path, *words: object, **settings: object) -> Iterator[subprocess.Popen[str]]:
+def command(folder: Path, *words: object, **settings: object) -> Generator[subprocess.Popen[str]]:
     """Run the command in `folder`, with settings from the environment. It is killed at the end if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "proofstream", *map(str, words)],
