@@ -106,7 +106,7 @@ class HostSessionFeed:
             derived_again = set(self._feed.host.active) - self._as_recorded
             chunk = [decoded for decoded in chunk if decoded.origin not in derived_again]
         if self._feed.waits:
-            for piece in _pieces(chunk):
+            for piece in _pieces(chunk, at_most=max(1, self._feed.host.settings.lane_capacity // 4)):
                 self._feed.host.bus.gate.admit(
                     piece, functools.partial(self._put, piece), stopping=lambda: self._feed.stopping
                 )
@@ -138,12 +138,12 @@ class HostSessionFeed:
         self._session.close(outcome=outcome, reason=reason)
 
 
-def _pieces(chunk: Sequence[Decoded]) -> Iterator[Sequence[Decoded]]:
-    """Cut a chunk into pieces of moderate size, so that one chunk of large events does not fill a lane at once."""
+def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[Sequence[Decoded]]:
+    """Cut a chunk into pieces of at most so many events and a moderate size, so that none fills a lane at once."""
     start = size = 0
     for index, decoded in enumerate(chunk):
         size += memory_of(decoded.raw)
-        if size >= _PIECE_BYTES:
+        if size >= _PIECE_BYTES or index + 1 - start >= at_most:
             yield chunk[start : index + 1]
             start, size = index + 1, 0
     if start < len(chunk):

@@ -98,7 +98,7 @@ class Host:
         # Recorded events of these plugins are kept in a replay, which the gate paces already.
         kept = {record.name for record in records if not live and record.rederives == "asked"}
         self._live_publishers = frozenset(record.name for record in records) - kept
-        self._publishers = {record.name: self._new_publisher(record.name) for record in records}
+        self.publishers: dict[str, Publisher] = {record.name: self._new_publisher(record.name) for record in records}
         self.lanes: list[Lane] = [
             self._lane(record) for record in records if record.hooks is not None and record.hooks.act
         ]
@@ -110,7 +110,7 @@ class Host:
             on_tick=self._tick,
             bounds=queue_bounds(self.settings),
         )
-        for publisher in self._publishers.values():
+        for publisher in self.publishers.values():
             self.bus.watch(publisher.sender)
         self._report: Report | None = None
         self._pid = os.getpid()
@@ -120,7 +120,7 @@ class Host:
         if hooks is None:
             raise record.error()
         lanes: list[Lane] = []
-        publisher = self._publishers[record.name]
+        publisher = self.publishers[record.name]
         context = PluginContext(
             config=self._config.table(record.name),
             catalog=self.registry.catalog,
@@ -364,11 +364,11 @@ class Host:
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
-        for session in (self._own_session, *(publisher.sender for publisher in self._publishers.values())):
+        for session in (self._own_session, *(publisher.sender for publisher in self.publishers.values())):
             self.retired.add_session(session)  # each counts what was published through it and refused
         bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
         lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
-        report.problems.extend(flood_problems(self._publishers, self.lanes))
+        report.problems.extend(flood_problems(self.publishers, self.lanes))
         report.fill(lanes=lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds)
         return report
 

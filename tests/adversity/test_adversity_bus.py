@@ -110,6 +110,7 @@ def test_a_publish_storm_costs_the_publisher_and_not_the_prover(make_host: Calla
         session.emit(Log(level=LogLevel.Info, message=f"fact {index}"))
         time.sleep(0.002)
     storm.end()
+    assert host.flush(60)
     report = host.close()
     facts = [e for e in slow.envelopes if isinstance(e.event, Log) and e.event.message.startswith("fact")]
     assert len(facts) == 300

@@ -29,6 +29,7 @@ from proofstream.contracts import Command, Option, OptionKind, SourceRequest, To
 from proofstream.errors import ProofstreamError, UsageError, describe, in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
+from proofstream.outputs import make_private_folder
 from proofstream.text import safe_text
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class _App:
     def _keep_results(self, folder: Path, values: Mapping[str, Any]) -> list[str]:
         """Turn on every flag that writes a result and was not given; return the plugins that have one."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
         except OSError as error:
             _tell(f"the results are not kept: cannot make {folder}: {error.strerror or error}")
             return []

@@ -12,6 +12,7 @@ from typing import Any, cast
 from proofstream.command.process import called_as, called_from
 from proofstream.contracts import Option
 from proofstream.errors import UsageError
+from proofstream.outputs import make_private_folder
 from proofstream.text import safe_text
 
 _LONGEST_PATH = 1000
@@ -52,7 +53,7 @@ class Results:
         """
         for path, plugin in self._plugins.items():
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(path.parent)
             except OSError as error:
                 if plugin not in optional:
                     raise UsageError(f"cannot make {path.parent}: {error.strerror or error}") from None
