@@ -131,7 +131,7 @@ def test_what_a_storm_lost_is_said_in_its_place_and_counted_exactly(make_host: C
     host.close()
     seen = sum(e.origin == "storm" for e in watcher.envelopes)
     lane_lost = host.lanes[1].queue.flooded_by.get("storm", {}).get("Log", 0)
-    too_fast = host._publishers["storm"].flooded.get("Log", 0)
+    too_fast = host.publishers["storm"].flooded.get("Log", 0)
     assert seen + lane_lost + too_fast == storm.published
     assert too_fast + lane_lost > 0
     where = {e.event.where for e in watcher.envelopes if isinstance(e.event, EventsLost)}
