@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
+import math
 import os
 import re
 import socket
 import time
 import uuid
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
+from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, describe, in_parentheses
 from proofstream.events import PluginHealth, SessionOpened, is_bulk
+from proofstream.exits import forget_host, watch_host
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
@@ -39,7 +40,6 @@ _LONGEST_LINE = 1000
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
-_hosts: weakref.WeakSet[Host] = weakref.WeakSet()
 
 
 class Host:
@@ -54,6 +54,7 @@ class Host:
         live: False if recorded events are replayed.
         may_be_idle: Whether a plugin that was asked for may have nothing to do.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
+        on_end: Gets the report once, on a thread of the host; for a caller that may not live to see it from `close`.
         traceback_hint: Says how to see the traceback of a plugin that failed.
     """
 
@@ -70,6 +71,7 @@ class Host:
         clock: Callable[[], int] = time.monotonic_ns,
         wall_clock: Callable[[], int] = time.time_ns,
         tell: Callable[[str], None] | None = None,
+        on_end: Callable[[Report], None] | None = None,
         traceback_hint: str = TRACEBACK_HINT,
     ) -> None:
         self.registry = registry
@@ -112,7 +114,10 @@ class Host:
         )
         for publisher in self.publishers.values():
             self.bus.watch(publisher.sender)
+        self._on_end = on_end
+        self._ending: tuple[str, str | None] = ("ended", None)
         self._report: Report | None = None
+        self._closer = Closer(self._end)
         self._pid = os.getpid()
 
     def _lane(self, record: PluginRecord) -> Lane:
@@ -150,11 +155,8 @@ class Host:
         for lane in self.lanes:
             lane.start()
         self.bus.start()
-        _hosts.add(self)
-        # Exit handlers run last in, first out. Registered again at each start, ours runs before those of libraries that
-        # earlier plugins imported, so those are still there when plugins finish.
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
+        self._closer.start()
+        watch_host(self)
 
     def wait_configured(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
         """Wait until the plugins are configured, or until it is time to stop.
@@ -260,7 +262,9 @@ class Host:
                 continue
             try:
                 value = hooks.call("proofstream_capture")
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception must not reach the prover, whose thread this is
+            except KeyboardInterrupt:
+                raise  # the user's
+            except BaseException as error:  # noqa: BLE001 - an exception must not reach the prover, whose thread this is
                 if lane.name not in self._capture_failed:
                     self._capture_failed.add(lane.name)
                     _log.warning("plugin %s could not capture: %s", lane.record.label, describe(error))
@@ -269,17 +273,31 @@ class Host:
                 captured[lane.name] = value
         return captured
 
-    def session_ended(self, session: Session, timeout_s: float | None) -> None:
-        """Forget a session that was closed."""
+    def close_session(
+        self, session: Session, timeout_s: float | None = None, *, outcome: str, reason: str | None
+    ) -> None:
+        """End a session and forget it. This does not wait for the plugins."""
+        session.send_end(outcome, reason)
         # Two connections may replay the same recorded session at once; the later one has taken the entry over.
         if self.sessions.get(session.session_id) is session:
             del self.sessions[session.session_id]
         self.retired.add_session(session)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every plugin has consumed all that was emitted before; return whether that happened in time."""
+        """Wait until every plugin has consumed all that was emitted before; return whether that happened in time.
+
+        Returns False at once in a forked child, and when the host is closed without having been at rest.
+        """
+        if self._is_forked:
+            return False
         self.intake.wakeup.set()
-        return wait_until(lambda: self.bus.is_at_rest, deadline=time.monotonic() + timeout_s)
+        wait_until(lambda: self.is_at_rest or self._closer.is_done, deadline=time.monotonic() + timeout_s)
+        return self.is_at_rest
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the plugins are configured and have consumed all events."""
+        return self.bus.is_at_rest
 
     def _new_publisher(self, name: str) -> Publisher:
         return Publisher(
@@ -345,22 +363,75 @@ class Host:
     def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> Report:
         """End all sessions, let plugins finish, and stop. Calling it again returns the same report.
 
+        A KeyboardInterrupt during the wait leaves the plugins two more seconds and is raised after that.
+
         Args:
             timeout_s: How long this may take in all; the configured time by default.
             outcome: The outcome of the sessions that are still open.
             reason: The reason for it.
         """
-        if self._report is not None or self._pid != os.getpid():
-            return self._report or Report()
-        self._report = report = Report()
-        _hosts.discard(self)
-        deadline = time.monotonic() + min(_LONGEST_S, self.settings.close_timeout_s if timeout_s is None else timeout_s)
+        if self._is_forked:
+            return Report()
+        if self._ending == ("ended", None):
+            self._ending = (outcome, reason)
+        seconds = self.settings.close_timeout_s if timeout_s is None else timeout_s
+        self._closer.request(time.monotonic() + min(_LONGEST_S, seconds))
+        return self.wait_closed()
+
+    def wait_closed(self) -> Report:
+        """Wait until the host is closed; return its report."""
+        self._closer.wait()
+        return self._report or Report(problems=["the plugins did not finish in time and were abandoned"])
+
+    # For `exits`
+
+    @property
+    def close_timeout_s(self) -> float:
+        """The number of seconds that closing may take."""
+        return self.settings.close_timeout_s
+
+    def begin_exit(self, error: BaseException | None) -> None:
+        """Begin to close, because the process exits. From now on, the first late event of each session is reported."""
+        if self._closer.is_requested:
+            return
+        for session in list(self.sessions.values()):
+            session.warns_when_late = True
+        if error is not None:
+            self._ending = ("interrupted", describe(error))
+        self._closer.request(time.monotonic() + self.close_timeout_s)
+
+    def detach(self) -> None:
+        """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
+        for session in self.sessions.values():
+            session.detach()
+        self.intake.items.clear()
+        self.intake.listening = False
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()
+
+    # On the closer's thread
+
+    def _end(self) -> None:
+        report = Report()
+        try:
+            self._stop(report)
+        except BaseException as error:  # noqa: BLE001 - such as a logging handler that raises; the caller needs the report
+            report.problems.append(f"the run could not be ended in order: {describe(error)}")
+        self._report = report
+        if self._on_end is not None:
+            self._on_end(report)
+        forget_host(self)
+
+    def _stop(self, report: Report) -> None:
         for lane in self.lanes:
             self._publish_health(lane, time.monotonic())  # a short run may end before the first tick
+        outcome, reason = self._ending
         for session in list(self.sessions.values()):
-            session.close(outcome=outcome, reason=reason)
-        drained = self._stop_lanes(deadline)
-        self.bus.stop(max(0.0, deadline - time.monotonic()))
+            self.close_session(session, outcome=outcome, reason=reason)
+        drained = self._stop_lanes()
+        self.bus.stop(max(0.0, self._closer.deadline - time.monotonic()))
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
@@ -370,23 +441,24 @@ class Host:
         lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
         report.problems.extend(flood_problems(self.publishers, self.lanes))
         report.fill(lanes=lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds)
-        return report
 
-    def _stop_lanes(self, deadline: float) -> bool:
+    def _stop_lanes(self) -> bool:
         """Let the plugins finish; return whether everything was consumed before."""
-        now = time.monotonic()
-        drained = wait_until(lambda: self.bus.is_at_rest, deadline=now + _DRAIN_SHARE * (deadline - now))
+        drained = self._wait_for(lambda: self.is_at_rest, share=_DRAIN_SHARE)
         for lane in self.lanes:
-            lane.request_stop(deadline=deadline, discard=not drained)
-        wait_until(lambda: all(lane.stopped.is_set() for lane in self.lanes), deadline=deadline)
+            lane.request_stop(deadline=self._closer.deadline, discard=not drained)
+        self._wait_for(lambda: all(lane.stopped.is_set() for lane in self.lanes), share=1.0)
         return drained
 
-    def detach(self) -> None:
-        """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
-        for session in self.sessions.values():
-            session.detach()
-        self.intake.items.clear()
-        self.intake.listening = False
+    def _wait_for(self, condition: Callable[[], bool], *, share: float) -> bool:
+        """Wait for a condition for a share of the time left, which a Ctrl-C may shorten meanwhile."""
+        start = time.monotonic()
+
+        def is_over() -> bool:
+            return time.monotonic() - start >= share * (self._closer.deadline - start)
+
+        wait_until(lambda: condition() or is_over(), deadline=math.inf)
+        return condition()
 
 
 def _log_line(line: str) -> None:
@@ -405,20 +477,3 @@ def _identity() -> dict[str, str]:
 def _traceparent(environ: Mapping[str, str]) -> str | None:
     value = environ.get("TRACEPARENT", "").strip().lower()
     return value if _TRACEPARENT.fullmatch(value) else None
-
-
-def _close_all() -> None:
-    """Close the hosts that are still open at exit, all of them in the time that one may take."""
-    hosts = list(_hosts)
-    deadline = time.monotonic() + max((host.settings.close_timeout_s for host in hosts), default=0.0)
-    for index, host in enumerate(hosts):
-        host.close((deadline - time.monotonic()) / (len(hosts) - index))
-
-
-def _after_fork() -> None:
-    for host in list(_hosts):
-        host.detach()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

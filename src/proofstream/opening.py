@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from proofstream.errors import UsageError
+from proofstream.notices import warn_user
 from proofstream.session import Session, enter
 
 if TYPE_CHECKING:
     from proofstream.host import Host
-
-_log = logging.getLogger("proofstream")
+    from proofstream.report import Report
 
 
 def open_session(
@@ -25,7 +24,9 @@ def open_session(
 ) -> Session:
     """Start observing: make a host with plugins and a session that is current until it is closed.
 
-    This does not wait for the plugins to get ready. Use the session in a ``with`` block, or call its `close`.
+    This does not wait for the plugins to get ready. Use the session in a ``with`` block, or call its `close`; otherwise
+    it is closed when the program ends. What was asked for and not delivered is logged as a warning, and written to
+    standard error if the application has not set logging up.
 
     Args:
         plugins: Names of plugins, or instances of plugins; by default, all installed ones that are used unasked.
@@ -58,7 +59,7 @@ def open_session(
     given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
     asked = [*names, *given]
     automatic = registry.automatic(by_command=False) if plugins is None and merged.host.plugin_autoload else []
-    host = Host(registry=registry, config=merged, asked=asked, wanted=automatic)
+    host = Host(registry=registry, config=merged, asked=asked, wanted=automatic, on_end=_warn_of_losses)
     host.start()
     owner = _Opened(host)
     session = host.new_session(source=source, owner=owner)
@@ -76,8 +77,13 @@ class _Opened:
         self.capture = host.capture
         self.flush = host.flush
 
-    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
         self.leave()
-        self._host.session_ended(session, timeout_s)
-        for problem in self._host.close(timeout_s).problems:
-            _log.warning("%s", problem)
+        self._host.close(timeout_s, outcome=outcome, reason=reason)
+
+
+def _warn_of_losses(report: Report) -> None:
+    for problem in report.problems:
+        warn_user(f"not delivered: {problem}")
+    if report.refused:
+        warn_user(f"not delivered: {report.refused} refused (the logger proofstream.session says why)")

@@ -7,7 +7,7 @@ import contextvars
 import logging
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, Self
 
 from proofstream.envelopes import HOST, NO_CAPTURES
@@ -20,6 +20,7 @@ from proofstream.events import (
     kind_of,
 )
 from proofstream.intake import Intake, KindCounts, Posted
+from proofstream.notices import warn_user
 from proofstream.scopes import ProofScope
 
 _log = logging.getLogger("proofstream.session")
@@ -40,8 +41,8 @@ class SessionOwner(Protocol):
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long."""
         ...
 
-    def session_ended(self, session: Session, timeout_s: float | None) -> None:
-        """Note that the session was closed."""
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+        """End the session by its `send_end`, and the host if the session has it to itself."""
         ...
 
 
@@ -53,6 +54,7 @@ class Session:
         source: Where the events come from, as shown to the user.
         dropped: Events that did not fit into the intake, by kind.
         refused: How many lines and events were invalid.
+        warns_when_late: Whether the first event that comes after the end is worth a warning.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Session:
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
         self.ended = False
-        self.outer: Session | None = None
+        self.warns_when_late = False
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
@@ -101,7 +103,9 @@ class Session:
             return
         try:
             event = make()
-        except Exception as error:  # noqa: BLE001 - observing must never stop the prover
+        except (KeyboardInterrupt, SystemExit):
+            raise  # the user, or a signal's handler, ends the prover
+        except BaseException as error:  # noqa: BLE001 - observing must never stop the prover; a Rust panic is no Exception
             self.refuse_event("emit_if", describe(error))
             return
         self.emit(event)
@@ -136,7 +140,8 @@ class Session:
     @contextlib.contextmanager
     def _proof(self, start: ProofStart) -> Generator[ProofScope]:
         scope = ProofScope(self.emit)
-        self.post(Posted(event=start, captured=self._owner.capture()))
+        captured = NO_CAPTURES if self._closed else self._owner.capture()
+        self.post(Posted(event=start, captured=captured))
         try:
             yield scope
         except BaseException as error:  # an interrupt or an exit aborts the proof, too
@@ -145,17 +150,38 @@ class Session:
         self.emit(scope.completion())
 
     def flush(self, timeout_s: float = 5.0) -> bool:
-        """Wait until every plugin has consumed all earlier events. Returns False if that took too long."""
+        """Wait until every plugin has consumed all earlier events. Returns False if that took too long.
+
+        In a forked child it returns False at once: events that are emitted there go nowhere.
+        """
         return self._owner.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
-        """End the session, and its host too if `open_session` started one. Calling it again does nothing.
+        """End the session, and its host too if `open_session` started one. Calling it again does nothing more.
+
+        A KeyboardInterrupt during the wait leaves the plugins two more seconds and is raised after that.
 
         Args:
             timeout_s: How long plugins may take to finish. By default the configured time.
             outcome: `ended`, `lost` or `interrupted`.
             reason: Why the session ended, or None.
         """
+        self._owner.close_session(self, timeout_s, outcome=outcome, reason=reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        error = exc_info[1]
+        if isinstance(error, BaseException):
+            self.close(outcome="interrupted", reason=describe(error))
+        else:
+            self.close()
+
+    # For the host
+
+    def send_end(self, outcome: str, reason: str | None) -> None:
+        """Send the session's end, and drop what is emitted after it. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -172,19 +198,6 @@ class Session:
             )
         if self.refused > _REPORTED_REFUSALS:
             _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
-        self._owner.session_ended(self, timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        error = exc_info[1]
-        if isinstance(error, BaseException):
-            self.close(outcome="interrupted", reason=describe(error))
-        else:
-            self.close()
-
-    # For the host
 
     def post(self, posted: Posted) -> bool:
         """Send an event that carries more than `emit` allows. Returns False if the intake's bound dropped it."""
@@ -218,6 +231,9 @@ class Session:
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.count_event(kind)
         self._intake.overflowed = True
+        if self._closed and self.warns_when_late:
+            self.warns_when_late = False
+            warn_user(f"not delivered: {kind} and what follows: emitted after the session was closed at exit")
 
 
 class _NoOwner:
@@ -229,7 +245,7 @@ class _NoOwner:
     def flush(self, timeout_s: float) -> bool:
         return True
 
-    def session_ended(self, session: Session, timeout_s: float | None) -> None:
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
         return None
 
 
@@ -248,40 +264,38 @@ class NoSession(Session):
         """Ignore the event."""
         return False
 
-    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
-        """Do nothing."""
-
 
 _NO_SESSION = NoSession()
-_in_context: contextvars.ContextVar[Session | None] = contextvars.ContextVar("proofstream_session", default=None)
+_in_context: contextvars.ContextVar[tuple[Session, ...]] = contextvars.ContextVar("proofstream_sessions", default=())
 _of_process: list[Session] = []
 
 
 def current_session() -> Session:
     """Return the session to emit into: this context's, else the process's latest, else one that keeps nothing."""
-    return _open_in_context() or next((s for s in reversed(_of_process) if not s.is_closed), _NO_SESSION)
+    return _latest_open(_in_context.get()) or _latest_open(_of_process) or _NO_SESSION
 
 
-def _open_in_context() -> Session | None:
-    """Return this context's innermost open session. Skips sessions that were closed from elsewhere."""
-    session = _in_context.get()
-    while session is not None and session.is_closed:
-        session = session.outer
-    return session
+def _latest_open(sessions: Sequence[Session]) -> Session | None:
+    return next((session for session in reversed(sessions) if not session.is_closed), None)
 
 
 def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
-    """Make `session` current. Returns a function that makes the outer session current again."""
-    session.outer = _open_in_context()
-    token = _in_context.set(session)
+    """Make `session` current. Returns a function that makes the session current again that was so before.
+
+    Sessions may end in any order, and elsewhere than they began: the current one is the latest that is open.
+    """
+    _in_context.set((*_without_closed(_in_context.get()), session))
     if process_wide:
         _of_process.append(session)
 
     def leave() -> None:
-        if process_wide and session in _of_process:
-            _of_process.remove(session)
-        # A token is valid only in the context that made it. Closed from another context, that one keeps its session.
+        # Contexts that were copied from this one keep the session in their tuple, and pass over it once it is closed.
+        _in_context.set(tuple(other for other in _in_context.get() if other is not session))
         with contextlib.suppress(ValueError):
-            _in_context.reset(token)
+            _of_process.remove(session)
 
     return leave
+
+
+def _without_closed(sessions: Sequence[Session]) -> tuple[Session, ...]:
+    return tuple(session for session in sessions if not session.is_closed)

@@ -1,0 +1,147 @@
+"""Closes the hosts that are still open when the process exits, and disables them in forked children."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import Protocol
+
+from proofstream.bus import wait_until
+
+_LAST_TASKS_S = 0.5
+"""How long threads may take to end that were still busy when the main thread ended."""
+
+
+class OpenHost(Protocol):
+    """A host, as the process's exit sees it."""
+
+    @property
+    def close_timeout_s(self) -> float:
+        """The number of seconds that closing may take."""
+        ...
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether its plugins are configured and have consumed everything."""
+        ...
+
+    def begin_exit(self, error: BaseException | None) -> None:
+        """Begin to close, without waiting. What is emitted later is lost, and that is said.
+
+        Args:
+            error: The exception that ended the main thread's code, or None.
+        """
+        ...
+
+    def wait_closed(self) -> object:
+        """Wait until it is closed."""
+        ...
+
+    def detach(self) -> None:
+        """Do nothing from now on."""
+        ...
+
+
+_hosts: weakref.WeakSet[OpenHost] = weakref.WeakSet()
+_registered: list[bool] = []
+
+
+def watch_host(host: OpenHost) -> None:
+    """Close the host when the process exits, unless `forget_host` is called before."""
+    _hosts.add(host)
+    if not _registered:
+        _registered.append(True)
+        _register_early()
+    # Exit handlers run last in, first out. Registered again for each host, ours runs before those of libraries that
+    # earlier plugins imported, so those are still there when plugins finish.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def forget_host(host: OpenHost) -> None:
+    """Leave the host alone when the process exits."""
+    _hosts.discard(host)
+
+
+def _register_early() -> None:
+    """Register the closing that comes before `atexit`, where this Python has such a place.
+
+    `threading` ends before `atexit`'s handlers run. Then thread pools refuse work, and so does everything that is built
+    on them: the OpenTelemetry SDK cannot even be imported any more. The standard library's pools end themselves in the
+    same place, last in, first out, so their module is imported before ours is registered.
+    """
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with suppress(RuntimeError):  # threading has already ended
+            importlib.import_module("concurrent.futures.thread")
+            register(_when_main_ends)
+
+
+def _when_main_ends() -> None:
+    """Close the hosts if no other thread may still emit; otherwise leave that to `atexit`, when those threads are done.
+
+    Until then plugins that are still being configured get ready: they may need thread pools for it.
+    """
+    hosts = list(_hosts)
+    if not hosts:
+        return
+    with suppress(BaseException):  # a signal: an exception here would keep threading from ending the other threads
+        now = time.monotonic()
+        wait_until(lambda: all(host.is_at_rest for host in hosts), deadline=now + _most_s(hosts) / 2)
+        if wait_until(_is_alone, deadline=time.monotonic() + _LAST_TASKS_S):
+            _close_all()
+
+
+def _is_alone() -> bool:
+    """Return whether no other thread may still emit, except daemon threads, which the interpreter does not wait for."""
+    current = threading.current_thread()
+    others = [thread for thread in threading.enumerate() if thread is not current and not thread.daemon]
+    return all(map(_is_idle_worker, others))
+
+
+def _is_idle_worker(thread: threading.Thread) -> bool:
+    """Return whether the thread belongs to a thread pool and waits for a task: `_close_all` may be what ends it."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    queue = getattr(pools, "_threads_queues", {}).get(thread)
+    code = getattr(getattr(pools, "_worker", None), "__code__", None)
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, in spite of its name
+    # The task would be called by `_worker`, and so be the innermost frame.
+    return queue is not None and queue.empty() and frame is not None and frame.f_code is code
+
+
+def _close_all() -> None:
+    """Close the hosts that are still open, all at the same time."""
+    hosts = list(_hosts)
+    for host in hosts:
+        host.begin_exit(_error_of_main())
+    for host in hosts:
+        with suppress(KeyboardInterrupt, SystemExit):  # it has shortened the wait, and the process ends anyway
+            host.wait_closed()
+
+
+def _error_of_main() -> BaseException | None:
+    """Return the exception that ended the main thread's code. At a prompt, it may be any earlier one."""
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return None
+    error = getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
+
+
+def _most_s(hosts: list[OpenHost]) -> float:
+    return max(host.close_timeout_s for host in hosts)
+
+
+def _after_fork() -> None:
+    for host in list(_hosts):
+        host.detach()
+    _hosts.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
