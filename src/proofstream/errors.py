@@ -28,7 +28,7 @@ def describe(error: BaseException) -> str:
     """Return an exception as one safe line: its type and its message, if it has one and can produce it."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a third-party exception may fail to describe itself
+    except BaseException:  # noqa: BLE001 - a third-party exception may fail to describe itself, and raise anything
         text = ""
     return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
 

@@ -86,14 +86,15 @@ def _register_early() -> None:
 def _when_main_ends() -> None:
     """Close the hosts if no other thread may still emit; otherwise leave that to `atexit`, when those threads are done.
 
-    Until then plugins that are still being configured get ready: they may need thread pools for it.
+    Plugins that are still being configured get ready first in any case: they may need thread pools for it.
     """
     hosts = list(_hosts)
     if not hosts:
         return
     with suppress(BaseException):  # a signal: an exception here would keep threading from ending the other threads
-        now = time.monotonic()
-        wait_until(lambda: all(host.is_at_rest for host in hosts), deadline=now + _most_s(hosts) / 2)
+        if not _is_alone():
+            most_s = max(host.close_timeout_s for host in hosts)
+            wait_until(lambda: all(host.is_at_rest for host in hosts), deadline=time.monotonic() + most_s)
         if wait_until(_is_alone, deadline=time.monotonic() + _LAST_TASKS_S):
             _close_all()
 
@@ -131,10 +132,6 @@ def _error_of_main() -> BaseException | None:
         return None
     error = getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None
-
-
-def _most_s(hosts: list[OpenHost]) -> float:
-    return max(host.close_timeout_s for host in hosts)
 
 
 def _after_fork() -> None:

@@ -392,11 +392,9 @@ class Host:
 
     def begin_exit(self, error: BaseException | None) -> None:
         """Begin to close, because the process exits. From now on, the first late event of each session is reported."""
-        if self._closer.is_requested:
-            return
         for session in list(self.sessions.values()):
             session.warns_when_late = True
-        if error is not None:
+        if error is not None and not self._closer.is_requested:
             self._ending = ("interrupted", describe(error))
         self._closer.request(time.monotonic() + self.close_timeout_s)
 

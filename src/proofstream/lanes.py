@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from proofstream.envelopes import Batch, Envelope
 from proofstream.errors import describe, in_parentheses
 from proofstream.events import PluginHealth, ProofEvent, SessionClosed
+from proofstream.forks import ending_forked_children
 from proofstream.health import PluginStatus
 from proofstream.hooks import each_of
 from proofstream.hookspecs import PluginContext
@@ -210,7 +211,8 @@ class Lane:
 
     def _configure(self) -> bool:
         try:
-            wanted = self._hooks.configure(self._context)
+            with ending_forked_children():
+                wanted = self._hooks.configure(self._context)
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             with self._status_lock:
                 mark_unconfigured(self.record, error, hint=self._hint() or None)
@@ -269,9 +271,10 @@ class Lane:
 
     def _deliver(self, batch: Batch) -> bool:
         try:
-            derived = self._hooks.call("proofstream_consume", batch=batch)
-            events = () if derived is None else _checked(derived, at_most=self._settings.intake_capacity)
-            self._report_health()
+            with ending_forked_children():
+                derived = self._hooks.call("proofstream_consume", batch=batch)
+                events = () if derived is None else _checked(derived, at_most=self._settings.intake_capacity)
+                self._report_health()
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
             return False
@@ -309,8 +312,9 @@ class Lane:
     def _unconfigure(self, timeout_s: float) -> None:
         self._busy_since = time.monotonic()
         try:
-            self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
-            self.counters = dict(self._hooks.report_health())
+            with ending_forked_children():
+                self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
+                self.counters = dict(self._hooks.report_health())
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             if self.record.status is not PluginStatus.FAILED:
                 self._set_status(PluginStatus.FAILED, f"while closing: {describe(error)}")

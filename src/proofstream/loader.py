@@ -240,7 +240,9 @@ def _load_point(record: PluginRecord, point: metadata.EntryPoint, *, hint: str) 
             _mark_missing(record, error.name)
     except PluginError as error:
         record.mark(PluginStatus.BROKEN, str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing third-party code may raise anything; the others must still load
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - importing third-party code may raise anything; the others must still load
         _mark_unexpected(record, error, hint=hint)
 
 
@@ -357,7 +359,9 @@ def _collect(registry: Registry, *, hint: str) -> None:
             _declare(registry, record, record.hooks)
         except PluginError as error:
             record.mark(PluginStatus.BROKEN, str(error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
             _mark_unexpected(record, error, hint=hint)
 
 

@@ -16,6 +16,7 @@ from proofstream.config import Config
 from proofstream.contracts import Source, SourceRequest, SourceType
 from proofstream.errors import ProofstreamError, SourceError, UsageError, describe
 from proofstream.feeds import HostFeed
+from proofstream.forks import ending_forked_children
 from proofstream.host import Host
 from proofstream.intake import Wakeup
 from proofstream.loader import Registry
@@ -115,7 +116,7 @@ class Run:
         self._source: Source = self._open()
         # Not an Event: a signal handler sets it, and an Event's lock may be held by the very thread that it interrupts.
         self._ended = Wakeup()
-        self._error: Exception | None = None
+        self._error: ProofstreamError | None = None
         self._signal: int | None = None
         self._signalled_at = 0.0
         self._cut_short = False
@@ -125,9 +126,9 @@ class Run:
         uri = self._what.request.uri
         try:
             source = self._type.open(self._what.request)
-        except ProofstreamError:
+        except (ProofstreamError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party source may raise anything
+        except BaseException as error:  # noqa: BLE001 - a third-party source may raise anything, also a Rust panic
             _log.debug("source %s could not be opened", uri, exc_info=True)
             raise self._failed(f"{uri} cannot be opened", error) from None
         if not all(callable(getattr(source, method, None)) for method in ("run", "stop")):
@@ -177,7 +178,7 @@ class Run:
         if self._signal is None:
             host.drain(stopping=lambda: self._signal is not None or self._must_end(host))
         report = host.close(self._time_left(host), outcome=outcome[0], reason=outcome[1])
-        if isinstance(self._error, ProofstreamError):
+        if self._error is not None:
             report.problems.insert(0, str(self._error))
         if self._cut_short:
             report.problems.insert(0, f"the rest of {what.request.uri}: the run ended early ({_STRICT})")
@@ -201,12 +202,15 @@ class Run:
     def _stop_source(self) -> None:
         try:
             self._source.stop()
-        except Exception as error:  # noqa: BLE001 - a third-party source may raise anything; the plugins must still finish
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a third-party source may raise anything; the plugins must still finish
             _log.warning("%s could not be stopped: %s", self._what.request.uri, describe(error))
 
     def _read(self, feed: HostFeed) -> None:
         try:
-            self._source.run(feed)
+            with ending_forked_children():
+                self._source.run(feed)
         except BaseException as error:  # noqa: BLE001 - a third-party source may raise anything; it ends the run, reported
             self._error = error if isinstance(error, ProofstreamError) else self._failed("the source failed", error)
             _log.debug("source %s failed", self._what.request.uri, exc_info=True)

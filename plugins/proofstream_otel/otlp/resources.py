@@ -25,6 +25,8 @@ class Resources:
 
     def __init__(self, identity: Mapping[str, str]) -> None:
         self.scope_version = identity.get("proofstream.version", "")
+        # Once, and early: the SDK detects resources on a thread pool, which takes no work after the main thread's end.
+        self._defaults: Mapping[str, object] = {**Resource.create().attributes, _SERVICE: SCOPE}
         self._identity = identity
         self._known: dict[tuple[tuple[str, str], ...], Attributes] = {}
 
@@ -39,5 +41,4 @@ class Resources:
 
     def _merge(self, session: Mapping[str, str]) -> Attributes:
         environment = OTELResourceDetector().detect().attributes
-        defaults = {**Resource.create().attributes, _SERVICE: SCOPE}
-        return safe.attributes({**defaults, **self._identity, **session, **environment})
+        return safe.attributes({**self._defaults, **self._identity, **session, **environment})

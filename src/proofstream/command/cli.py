@@ -179,9 +179,9 @@ class _App:
     def _run_tool(self, tool: Tool, call: ToolCall, plugin: str) -> int:
         try:
             return tool.run(call)
-        except (ProofstreamError, OSError):
+        except (ProofstreamError, OSError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:  # noqa: BLE001 - a third-party tool may raise anything
+        except BaseException as error:  # noqa: BLE001 - a third-party tool may raise anything, also a Rust panic
             _log.debug("the command %s failed", tool.name, exc_info=True)
             label, hint = self.registry.records[plugin].label, in_parentheses(traceback_hint())
             _tell(f"plugin {label} failed: {describe(error)}{hint}")

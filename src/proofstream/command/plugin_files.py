@@ -38,9 +38,9 @@ def load_plugin_file(path: Path) -> tuple[str, object]:
         module = _import(path, module_name)
         found = _plugin_class(path, module)
         instance = found()
-    except UsageError:
+    except (UsageError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - importing third-party code may raise anything
+    except BaseException as error:  # noqa: BLE001 - importing third-party code may raise anything
         _log.debug("plugin file %s could not be loaded", path, exc_info=True)
         raise UsageError(_message(path, error), hint=traceback_hint() or None) from None
     name = str(getattr(found, "name", name))
