@@ -40,6 +40,13 @@ class Speechless(Exception):
         raise RuntimeError("no words")
 
 
+class Fatal(BaseException):
+    """A panic of a Rust extension, which is no Exception, and which fails to describe itself."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
 class Raising:
     """Raises in one hook."""
 
@@ -88,7 +95,9 @@ def observe(host: Host, *events: Any) -> None:
     assert host.flush(5.0)
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), Speechless()], ids=type)
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit(3), KeyboardInterrupt(), Speechless(), Fatal()], ids=type
+)
 @pytest.mark.parametrize("hook", ["consume", "generator", "report_health", "unconfigure"])
 def test_whatever_a_plugin_raises_is_reported_and_harms_no_other(
     make_host: Callable[..., Host], hook: str, error: BaseException
@@ -102,7 +111,7 @@ def test_whatever_a_plugin_raises_is_reported_and_harms_no_other(
     assert type(error).__name__ in report.problems[0]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), Speechless()], ids=type)
+@pytest.mark.parametrize("error", [SystemExit(3), Speechless(), Fatal()], ids=type)
 def test_a_plugin_that_ends_its_thread_while_configuring_does_not_hang_the_host(
     make_host: Callable[..., Host], error: BaseException
 ) -> None:
@@ -113,11 +122,18 @@ def test_a_plugin_that_ends_its_thread_while_configuring_does_not_hang_the_host(
     assert not lane.holds
 
 
-def test_a_capture_that_exits_does_not_reach_the_prover(make_host: Callable[..., Host]) -> None:
-    host = make_host(Raising("capture", SystemExit(3)))
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), Fatal()], ids=type)
+def test_a_capture_that_exits_does_not_reach_the_prover(make_host: Callable[..., Host], error: BaseException) -> None:
+    host = make_host(Raising("capture", error))
     with host.new_session(source="test").proof(num_layers=1):
         pass
     assert host.flush(2.0)
+
+
+def test_a_ctrl_c_during_a_capture_reaches_the_prover(make_host: Callable[..., Host]) -> None:
+    session = make_host(Raising("capture", KeyboardInterrupt())).new_session(source="test")
+    with pytest.raises(KeyboardInterrupt), session.proof(num_layers=1):
+        raise AssertionError("the proof has not begun")
 
 
 @pytest.mark.parametrize("rubbish", [None, "text", Log, 7, object()], ids=str)

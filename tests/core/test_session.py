@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import proofstream
 from proofstream import LayerEnd, LayerKind, LayerProofKind, Log, LogLevel, ProofAborted, ProofComplete, SumcheckRound
 from proofstream.host import Host
-from proofstream.session import NoSession
+from proofstream.intake import Intake
+from proofstream.session import NoSession, Session, current_session, enter
 from proofstream.testing import RecordingPlugin
 
 MakeHost = Callable[..., Host]
@@ -133,6 +137,110 @@ def test_a_session_of_one_context_is_not_current_in_others() -> None:
     with proofstream.open_session(plugins=[RecordingPlugin()], scope="context") as session:
         assert proofstream.current_session() is session
         assert isinstance(elsewhere.run(proofstream.current_session), NoSession)
+
+
+class Owner:
+    """Ends sessions as `open_session` does, without a host."""
+
+    def __init__(self) -> None:
+        self.leave: Callable[[], None] = lambda: None
+
+    def capture(self) -> dict[str, object]:
+        return {}
+
+    def flush(self, timeout_s: float) -> bool:
+        return True
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+        self.leave()
+        session.send_end(outcome, reason)
+
+
+def enter_new(*, process_wide: bool) -> Session:
+    owner = Owner()
+    session = Session(intake=Intake(capacity=1, clock=lambda: 0), owner=owner, source="test")
+    owner.leave = enter(session, process_wide=process_wide)
+    return session
+
+
+NUMBERS = st.integers(0, 99)
+STEPS = st.tuples(st.sampled_from(["copy", "open", "open everywhere", "close", "close"]), NUMBERS, NUMBERS)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_sessions_may_be_closed_in_any_order_and_anywhere(steps: list[tuple[str, int, int]]) -> None:
+    contexts = [contextvars.Context()]
+    entered: list[list[Session]] = [[]]  # by context, with those of the context that it is a copy of
+    everywhere: list[Session] = []
+    for step, where, which in steps:
+        index = where % len(contexts)
+        opened = [session for sessions in entered for session in sessions]
+        if step == "copy":
+            contexts.append(contexts[index].copy())
+            entered.append(list(entered[index]))
+        elif step != "close":
+            session = contexts[index].run(enter_new, process_wide=step == "open everywhere")
+            entered[index].append(session)
+            everywhere += [session] if step == "open everywhere" else []
+        elif opened:
+            contexts[index].run(opened[which % len(opened)].close)
+        for context, sessions in zip(contexts, entered, strict=True):
+            candidates = [session for session in (*everywhere, *sessions) if not session.is_closed]
+            current = context.run(current_session)
+            assert current is candidates[-1] if candidates else isinstance(current, NoSession)
+    for session in everywhere:
+        session.close()
+
+
+def test_a_session_that_is_closed_in_another_thread_is_current_no_more() -> None:
+    first = proofstream.open_session(plugins=[RecordingPlugin()], scope="context")
+    with proofstream.open_session(plugins=[RecordingPlugin()], scope="context") as second:
+        thread = threading.Thread(target=first.close)
+        thread.start()
+        thread.join()
+        assert current_session() is second
+    assert isinstance(current_session(), NoSession)
+
+
+def test_the_tasks_of_a_loop_may_end_their_sessions_in_any_order() -> None:
+    async def prove(name: str, others: asyncio.Barrier) -> str:
+        session = proofstream.open_session(plugins=[RecordingPlugin()], scope="context", source=name)
+        await others.wait()
+        inner = proofstream.open_session(plugins=[RecordingPlugin()], scope="context", source=f"inner {name}")
+        session.close()
+        await others.wait()
+        found = current_session().source
+        inner.close()
+        await others.wait()
+        assert isinstance(current_session(), NoSession)
+        return found
+
+    async def prove_all() -> list[str]:
+        others = asyncio.Barrier(3)
+        return await asyncio.gather(*(prove(name, others) for name in "abc"))
+
+    assert asyncio.run(prove_all()) == ["inner a", "inner b", "inner c"]
+
+
+class Panic(BaseException):
+    """What a Rust extension raises, as pyo3's PanicException: no Exception."""
+
+
+def test_emit_if_survives_a_panic_and_lets_the_user_interrupt(make_host: MakeHost) -> None:
+    session = make_host(RecordingPlugin()).new_session(source="test")
+
+    def raising(error: BaseException) -> Callable[[], Log]:
+        def make() -> Log:
+            raise error
+
+        return make
+
+    session.emit_if(raising(Panic("a panic")))
+    assert session.refused == 1
+    for error in (KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)):
+            session.emit_if(raising(error))
+    assert session.refused == 1
 
 
 def test_a_session_ended_by_an_exception_says_so() -> None:

@@ -25,7 +25,7 @@ class Resources:
 
     def __init__(self, identity: Mapping[str, str]) -> None:
         self.scope_version = identity.get("proofstream.version", "")
-        # Once, and early: the SDK detects resources on a thread pool, which takes no work after the main thread's end.
+        # Once, and early: the SDK detects resources on a thread pool, and pools end with the main thread.
         self._defaults: Mapping[str, object] = {**Resource.create().attributes, _SERVICE: SCOPE}
         self._identity = identity
         self._known: dict[tuple[tuple[str, str], ...], Attributes] = {}
