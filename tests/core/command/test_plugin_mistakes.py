@@ -152,12 +152,48 @@ def test_settings_for_a_plugin_that_is_broken_when_it_is_loaded_end_the_run(
     assert lines[0] == "proofstream: error: plugin slow (slow-dist 1.0) is broken: ZeroDivisionError: division by zero"
 
 
+PANIC = "raise type('Panic', (BaseException,), {})('a panic')"
+"""What a Rust extension raises: no Exception."""
+
+
+@pytest.mark.parametrize("hook", ["event_types", "sources", "options", "commands"])
+def test_a_panic_in_a_declaring_hook_breaks_that_plugin_alone(
+    attempt: Try, install: Callable[[str, str], None], stream: str, hook: str
+) -> None:
+    install("rusty", plugin(f"{hook}(self): {PANIC}", "consume(self, batch): ..."))
+    status, lines = attempt("run", stream, "--record", "r.jsonl", "--no-console")
+    assert status == 0
+    assert "plugin rusty (rusty-dist 1.0) is broken: Panic: a panic" in lines[0]
+    assert Path("r.jsonl").exists()
+
+
+@pytest.mark.parametrize("body", [PANIC, plugin(f"sources(self): {PANIC}")])
+def test_a_panic_in_a_plugin_that_was_asked_for_is_one_line(attempt: Try, stream: str, body: str) -> None:
+    status, lines = attempt("run", stream, "--no-console", body=body)
+    assert status == 2
+    assert [line for line in lines if "Panic: a panic" in line] != []
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_a_panic_in_a_tool_is_one_line(attempt: Try) -> None:
+    tool = "[Tool(name='rust', summary='s', argument='X', options=(), run=panic)]"
+    body = f"def panic(call): {PANIC}\n" + plugin(f"commands(self): return {tool}")
+    assert attempt("rust", "x", body=body) == (1, ["proofstream: plugin mine failed: Panic: a panic (-vv shows where)"])
+
+
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt", plugin("options(self): raise KeyboardInterrupt")])
+def test_a_ctrl_c_while_plugins_are_loaded_ends_the_command(attempt: Try, stream: str, body: str) -> None:
+    assert attempt("run", stream, "--no-console", body=body) == (130, [])
+
+
 SOURCE = """
 class Bad:
     def run(self, feed):
         session = feed.open_session(source="x", time_source={time_source!r})
+        {running}
         session.close({outcome!r})
-    def stop(self): ...
+    def stop(self):
+        {stopping}
 def open_it(request):
     {opening}
 class Plugin:
@@ -171,13 +207,17 @@ class Plugin:
     ("fields", "status", "says"),
     [
         ({"opening": "raise ValueError('no')"}, 2, "error: bad: cannot be opened: ValueError: no"),
+        ({"opening": PANIC}, 2, "error: bad: cannot be opened: Panic: a panic"),
+        ({"running": PANIC}, 1, "not delivered: the source failed: Panic: a panic"),
+        ({"stopping": PANIC}, 0, "bad: could not be stopped: Panic: a panic"),
         ({"opening": "return None"}, 2, "bad: cannot be opened: `open` returned NoneType, without run and stop"),
         ({"time_source": "bogus"}, 2, "time_source is 'bogus'; it must be one of envelope, arrival, reconstructed"),
         ({"outcome": "bogus"}, 1, "outcome is 'bogus'; it must be one of ended, lost, interrupted"),
     ],
 )
 def test_a_mistake_of_a_source_is_one_line(attempt: Try, fields: dict[str, str], status: int, says: str) -> None:
-    body = SOURCE.format(**{"opening": "return Bad()", "time_source": "arrival", "outcome": "ended", **fields})
+    right = {"opening": "return Bad()", "running": "", "stopping": "pass", "time_source": "arrival", "outcome": "ended"}
+    body = SOURCE.format(**right | fields)
     got, lines = attempt("run", "bad:", "--no-console", body=body)
     assert got == status
     assert [line for line in lines if line.endswith(says)] != [], lines
