@@ -116,6 +116,9 @@ class Host:
             self.bus.watch(publisher.sender)
         self._on_end = on_end
         self._ending: tuple[str, str | None] = ("ended", None)
+        self._started_at = time.monotonic()
+        self._finish_s = self.settings.close_timeout_s
+        self._finish_by = math.inf
         self._report: Report | None = None
         self._closer = Closer(self._end)
         self._pid = os.getpid()
@@ -152,6 +155,7 @@ class Host:
 
     def start(self) -> None:
         """Start the lanes and the bus. Plugins are configured on their lanes; this does not wait for them."""
+        self._started_at = time.monotonic()
         for lane in self.lanes:
             lane.start()
         self.bus.start()
@@ -366,16 +370,16 @@ class Host:
         A KeyboardInterrupt during the wait leaves the plugins two more seconds and is raised after that.
 
         Args:
-            timeout_s: How long this may take in all; the configured time by default.
+            timeout_s: How long this may take in all; by default ``close_timeout_s``, after the rest of the
+                ``configure_timeout_s`` that plugins have to get ready.
             outcome: The outcome of the sessions that are still open.
             reason: The reason for it.
         """
         if self._is_forked:
             return Report()
-        if self._ending == ("ended", None):
+        if not self._closer.is_requested:
             self._ending = (outcome, reason)
-        seconds = self.settings.close_timeout_s if timeout_s is None else timeout_s
-        self._closer.request(time.monotonic() + min(_LONGEST_S, seconds))
+        self._request_close(timeout_s)
         return self.wait_closed()
 
     def wait_closed(self) -> Report:
@@ -396,7 +400,16 @@ class Host:
             session.warns_when_late = True
         if error is not None and not self._closer.is_requested:
             self._ending = ("interrupted", describe(error))
-        self._closer.request(time.monotonic() + self.close_timeout_s)
+        self._request_close(None)
+
+    def _request_close(self, timeout_s: float | None) -> None:
+        begin = time.monotonic()
+        if timeout_s is None:
+            timeout_s = self.settings.close_timeout_s
+            begin = max(begin, self._started_at + self.settings.configure_timeout_s)
+        if not self._closer.is_requested:
+            self._finish_s = min(_LONGEST_S, timeout_s)
+        self._closer.request(begin + min(_LONGEST_S, timeout_s))
 
     def detach(self) -> None:
         """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
@@ -428,8 +441,10 @@ class Host:
         outcome, reason = self._ending
         for session in list(self.sessions.values()):
             self.close_session(session, outcome=outcome, reason=reason)
+        self._wait_for(self._is_configured, lambda: self._closer.deadline - self._finish_s)
+        self._finish_by = time.monotonic() + self._finish_s
         drained = self._stop_lanes()
-        self.bus.stop(max(0.0, self._closer.deadline - time.monotonic()))
+        self.bus.stop(max(0.0, self._deadline - time.monotonic()))
         if not drained:
             for lane in self.lanes:
                 lane.count_rest()
@@ -442,20 +457,23 @@ class Host:
 
     def _stop_lanes(self) -> bool:
         """Let the plugins finish; return whether everything was consumed before."""
-        drained = self._wait_for(lambda: self.is_at_rest, share=_DRAIN_SHARE)
+        now = time.monotonic()
+        drained = self._wait_for(lambda: self.is_at_rest, lambda: now + _DRAIN_SHARE * (self._deadline - now))
         for lane in self.lanes:
-            lane.request_stop(deadline=self._closer.deadline, discard=not drained)
-        self._wait_for(lambda: all(lane.stopped.is_set() for lane in self.lanes), share=1.0)
+            lane.request_stop(deadline=self._deadline, discard=not drained)
+        self._wait_for(lambda: all(lane.stopped.is_set() for lane in self.lanes), lambda: self._deadline)
         return drained
 
-    def _wait_for(self, condition: Callable[[], bool], *, share: float) -> bool:
-        """Wait for a condition for a share of the time left, which a Ctrl-C may shorten meanwhile."""
-        start = time.monotonic()
+    def _is_configured(self) -> bool:
+        return all(lane.configured.is_set() for lane in self.lanes)
 
-        def is_over() -> bool:
-            return time.monotonic() - start >= share * (self._closer.deadline - start)
+    @property
+    def _deadline(self) -> float:
+        return min(self._finish_by, self._closer.deadline)
 
-        wait_until(lambda: condition() or is_over(), deadline=math.inf)
+    def _wait_for(self, condition: Callable[[], bool], deadline: Callable[[], float]) -> bool:
+        """Wait for a condition until a deadline, which a Ctrl-C may make earlier meanwhile."""
+        wait_until(lambda: condition() or time.monotonic() >= deadline(), deadline=math.inf)
         return condition()
 
 

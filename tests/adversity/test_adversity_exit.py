@@ -44,11 +44,17 @@ def observed(*plugins, **config):
 """
 
 
-def run(code: str, folder: Path, close_timeout_s: float = 10.0) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, folder: Path, *, close_timeout_s: float = 10.0, configure_timeout_s: float = 20.0
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROVER + code],
         cwd=folder,
-        env={**os.environ, "PROOFSTREAM_CLOSE_TIMEOUT_S": str(close_timeout_s)},
+        env={
+            **os.environ,
+            "PROOFSTREAM_CLOSE_TIMEOUT_S": str(close_timeout_s),
+            "PROOFSTREAM_CONFIGURE_TIMEOUT_S": str(configure_timeout_s),
+        },
         capture_output=True,
         text=True,
         timeout=60,
@@ -126,14 +132,14 @@ def later():
 
 
 def test_a_plugin_may_still_be_getting_ready(tmp_path: Path) -> None:
-    done = run("prove(observed(Slow(2.0)), 1)", tmp_path)
+    done = run("prove(observed(Slow(2.0)), 1)", tmp_path, close_timeout_s=1.0)
 
     assert_proofs(tmp_path, 1)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_plugin_that_is_not_ready_in_time_is_named(tmp_path: Path) -> None:
-    done = run("prove(observed(Slow(60.0)), 1)", tmp_path, close_timeout_s=3.0)
+    done = run("prove(observed(Slow(60.0)), 1)", tmp_path, close_timeout_s=1.0, configure_timeout_s=4.0)
 
     assert_proofs(tmp_path, 1)
     assert done.stderr.splitlines() == [
@@ -184,7 +190,7 @@ for name in ("one", "two", "three"):
 started = time.monotonic()
 atexit.register(lambda: print(time.monotonic() - started))
 """
-    done = run(code, tmp_path, close_timeout_s=3.0)
+    done = run(code, tmp_path, close_timeout_s=3.0, configure_timeout_s=0.1)
 
     assert 3.0 < float(done.stdout) < 6.0
     assert len(done.stderr.splitlines()) == 3
