@@ -122,7 +122,7 @@ def _close_all() -> None:
     for host in hosts:
         host.begin_exit(_error_of_main())
     for host in hosts:
-        with suppress(KeyboardInterrupt, SystemExit):  # it has shortened the wait, and the process ends anyway
+        with suppress(BaseException):  # of a signal: it has shortened the wait, and the process ends anyway
             host.wait_closed()
 
 

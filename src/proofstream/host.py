@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
+_DEADLINE_CHECK_S = 0.1
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -472,9 +473,11 @@ class Host:
         return min(self._finish_by, self._closer.deadline)
 
     def _wait_for(self, condition: Callable[[], bool], deadline: Callable[[], float]) -> bool:
-        """Wait for a condition until a deadline, which a Ctrl-C may make earlier meanwhile."""
-        wait_until(lambda: condition() or time.monotonic() >= deadline(), deadline=math.inf)
-        return condition()
+        """Wait for a condition until a deadline, which a Ctrl-C may make earlier meanwhile; return whether it held."""
+        while not wait_until(condition, deadline=min(deadline(), time.monotonic() + _DEADLINE_CHECK_S)):
+            if time.monotonic() >= deadline():
+                return False
+        return True
 
 
 def _log_line(line: str) -> None:
