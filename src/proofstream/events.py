@@ -30,6 +30,13 @@ U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 U32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 """An unsigned 32-bit integer: a field limb or a sampled field element."""
 
+MAX_NAMES = 65_536
+"""The most entries of a mapping by name; a line with more is refused. Names come from producers, and a line of 16 MiB
+holds a million of them, which take ten times its size as a dict."""
+
+ByName: TypeAlias = Annotated[Mapping[str, U64], msgspec.Meta(max_length=MAX_NAMES)]
+"""Counts by name."""
+
 Shape: TypeAlias = tuple[U64, U64]
 """Rows and columns."""
 
@@ -514,7 +521,7 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
     source: str
     time_source: str
     traceparent: str | None
-    resource: Mapping[str, str]
+    resource: Annotated[Mapping[str, str], msgspec.Meta(max_length=MAX_NAMES)]
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -546,7 +553,7 @@ class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
     """
 
     where: str
-    counts: Mapping[str, U64]
+    counts: ByName
 
 
 class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -569,8 +576,8 @@ class PluginHealth(ProofEvent, frozen=True, kw_only=True, gc=False):
     reason: str | None
     depth: U64
     delivered: U64
-    dropped: Mapping[str, U64]
-    counters: Mapping[str, U64]
+    dropped: ByName
+    counters: ByName
     lag_s: float
     derives: Sequence[str] = ()
 
@@ -693,8 +700,13 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
 
 
 class UnknownEvent(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """An event of an undeclared kind. Its body is kept in the envelope's `raw`."""
+    """An event of an undeclared kind. Its body is kept in the envelope's `raw`.
 
+    It is bulk: no plugin builds on a kind that it cannot know, and a newer producer's bulk kind must not push facts out
+    of a full lane.
+    """
+
+    bulk: ClassVar[bool] = True
     kind: str
 
 
@@ -710,7 +722,7 @@ def is_bulk(event_type: type[ProofEvent]) -> bool:
 
 
 def is_sheddable(event: ProofEvent) -> bool:
-    """Return whether a full lane may drop the event: bulk data, except for warnings and errors in words."""
+    """Return whether a full lane may drop the event: bulk and undeclared kinds, but no warning or error."""
     if isinstance(event, Log):
         return event.level not in (LogLevel.Warn, LogLevel.Error)
     return is_bulk(type(event))

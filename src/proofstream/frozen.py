@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -19,7 +21,15 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _POST_INIT = "__post_init__"
-_COLLECTION = re.compile(r"\b(?:list|dict|set|sequence|mapping|iterable|collection|any|object)\b", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_PLAIN = frozenset({"None", "bool", "float", "int", "str"})
+_COLLECTION = re.compile(
+    r"\b(?:(?:ordered|default)?dict|list|(?:frozen|abstract|mutable)?set|tuple|deque|(?:mutable)?(?:sequence|mapping)"
+    r"|iterable|collection|bytes|bytearray)\b",
+    re.IGNORECASE,
+)
+_ANYTHING = re.compile(r"\b(?:any|object)\b", re.IGNORECASE)
+_NESTED = 2
 
 
 class FrozenDict(dict[_K, _V]):
@@ -50,17 +60,40 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own: dict[str, int] = {
-            name: len(_COLLECTION.findall(annotation if isinstance(annotation, str) else repr(annotation)))
+        own = {
+            name: _collections_in(cls, annotation)
             for name, annotation in inspect.get_annotations(cls).items()
             if "ClassVar" not in str(annotation)
         }
-        flat = tuple(name for name, collections in own.items() if collections == 1)
-        nested = tuple(name for name, collections in own.items() if collections > 1)
-        if flat or nested:
-            cls.__flat_fields__ = (*cls.__flat_fields__, *flat)
-            cls.__nested_fields__ = (*cls.__nested_fields__, *nested)
-            setattr(cls, _POST_INIT, _then_freeze(getattr(cls, _POST_INIT, None)))
+        flat = (name for name, collections in own.items() if collections == 1)
+        nested = (name for name, collections in own.items() if collections >= _NESTED)
+        cls.__flat_fields__ = (*_inherited(cls, "__flat_fields__"), *flat)
+        cls.__nested_fields__ = (*_inherited(cls, "__nested_fields__"), *nested)
+        # A subclass with a hook of its own, or with one of a mixin, would otherwise lose the freezing of what it
+        # inherits.
+        hook = getattr(cls, _POST_INIT, None)
+        if (cls.__flat_fields__ or cls.__nested_fields__) and hook not in _freezing:
+            setattr(cls, _POST_INIT, _then_freeze(hook))
+
+
+_freezing: WeakSet[Callable[[Frozen], None]] = WeakSet()
+"""The hooks that freeze; each does so for all fields of the value's own class."""
+
+
+def _inherited(cls: type[Frozen], fields: str) -> dict[str, None]:
+    return dict.fromkeys(name for base in cls.__mro__[1:] for name in vars(base).get(fields, ()))
+
+
+def _collections_in(cls: type[Frozen], annotation: object) -> int:
+    """Return how many collections an annotation names, one inside the other; `_NESTED` if that cannot be known."""
+    text = annotation if isinstance(annotation, str) else repr(annotation)
+    if isinstance(annotation, str) and not _COLLECTION.search(text) and not _PLAIN.issuperset(_NAME.findall(text)):
+        # An alias, such as `Values = list[float]`, does not show what it stands for.
+        try:
+            text = repr(eval(annotation, dict(vars(sys.modules[cls.__module__]))))  # noqa: S307 - the class's own code
+        except Exception:  # noqa: BLE001 - a name that exists for type checkers only, for example
+            return _NESTED
+    return _NESTED if _ANYTHING.search(text) else len(_COLLECTION.findall(text))
 
 
 def _then_freeze(before: Callable[[Frozen], None] | None) -> Callable[[Frozen], None]:
@@ -68,28 +101,38 @@ def _then_freeze(before: Callable[[Frozen], None] | None) -> Callable[[Frozen], 
         if before is not None:
             before(self)
         for name in self.__flat_fields__:
-            value = getattr(self, name)
-            frozen = _freeze(value)
-            if frozen is not value:
-                force_setattr(self, name, frozen)
+            _replace(self, name, _freeze)
         for name in self.__nested_fields__:
-            force_setattr(self, name, _freeze_all(getattr(self, name)))
+            _replace(self, name, _freeze_all)
 
+    _freezing.add(__post_init__)
     return __post_init__
+
+
+def _replace(value: Frozen, name: str, freeze: Callable[[object], object]) -> None:
+    given = getattr(value, name)
+    try:
+        frozen = freeze(given)
+    except Exception:  # noqa: BLE001 - a list that contains itself, or one whose iterator raises: the bus refuses the event
+        return
+    if frozen is not given:
+        force_setattr(value, name, frozen)
 
 
 def _freeze(value: object) -> object:
     if isinstance(value, list):
         return tuple(cast("list[object]", value))
     if isinstance(value, dict):
-        return FrozenDict(cast("dict[object, object]", value))
-    return frozenset(cast("set[object]", value)) if isinstance(value, set) else value
+        return value if isinstance(value, FrozenDict) else FrozenDict(cast("dict[object, object]", value))
+    if isinstance(value, set):
+        return frozenset(cast("set[object]", value))
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _freeze_all(value: object) -> object:
     if isinstance(value, list | tuple):
         return tuple(_freeze_all(item) for item in cast("list[object]", value))
     if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
+        items = list(cast("dict[object, object]", value).items())  # at once: another thread may be changing it
         return FrozenDict({key: _freeze_all(item) for key, item in items})
     return _freeze(value)
