@@ -23,6 +23,9 @@ ENVELOPE_VERSION = 1
 MAX_LINE_BYTES = 16 * 2**20
 """The longest line that is read, unless the user says otherwise."""
 
+MAX_NAME_CHARS = 1024
+"""The longest kind, session id, job id, origin or trace context. Each is a key that many tables are kept by."""
+
 _EXCERPT_CHARS = 80
 _U64_MAX = 2**64 - 1
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -129,11 +132,13 @@ class LineDecoder:
         except UnicodeDecodeError as error:
             raise WireError(f"not UTF-8 (byte {error.start})") from None
         except msgspec.ValidationError as error:
-            raise WireError(str(error)) from None
+            raise WireError(_reason(error)) from None
         except msgspec.DecodeError as error:
-            raise WireError(f"not JSON: {str(error).removeprefix('JSON is malformed: ')}") from None
+            raise WireError(f"not JSON: {_reason(error).removeprefix('JSON is malformed: ')}") from None
         except RecursionError:
             raise WireError("nested too deep") from None
+        except MemoryError:
+            raise WireError("too large for the memory that is left") from None
 
     def _decode_wrapped(self, line: bytes) -> Decoded:
         wrapper = _unwrap(line)
@@ -144,7 +149,7 @@ class LineDecoder:
             raise WireError(f"time_unix_nano {time!s:.20} is out of range")
         raw = bytes(wrapper.event)
         job = wrapper.job_id
-        return Decoded(
+        decoded = Decoded(
             event=self._decode_event(_split(raw), raw),
             raw=_one_line(raw),
             job_id=job if job is None or isinstance(job, str) else str(job),
@@ -153,6 +158,11 @@ class LineDecoder:
             origin=wrapper.origin,
             traceparent=wrapper.traceparent,
         )
+        if len(line) - len(raw) > MAX_NAME_CHARS:  # a shorter frame cannot hold a longer name
+            for name in ("session_id", "job_id", "origin", "traceparent"):
+                if len(getattr(decoded, name) or "") > MAX_NAME_CHARS:
+                    raise WireError(f"{name} is longer than {MAX_NAME_CHARS} characters")
+        return decoded
 
     def _decode_event(self, parts: dict[str, msgspec.Raw], raw: bytes) -> ProofEvent:
         if len(parts) != 1:
@@ -164,12 +174,14 @@ class LineDecoder:
                 raise WireError(
                     f"not an event: kinds begin with a capital letter, and this is {kind[:_EXCERPT_CHARS]!r}"
                 )
+            if len(kind) > MAX_NAME_CHARS:
+                raise WireError(f"the event's kind is longer than {MAX_NAME_CHARS} characters")
             return UnknownEvent(kind=kind)
         try:
             event: ProofEvent = decoder.decode(body)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, MemoryError, KeyboardInterrupt):
             raise
-        except Exception as error:  # noqa: BLE001 - a third party's event type may raise anything when an instance is made
+        except BaseException as error:  # noqa: BLE001 - a third party's event type may raise anything when it is made
             raise WireError(f"{kind} cannot be made: {_reason(error)}") from None
         # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here. A value above it has at least 20 digits,
         # and looking for 20 digits in a row is much cheaper than visiting every value.
@@ -250,11 +262,12 @@ def _body(event: ProofEvent) -> bytes:
         return _encode(_without_surrogates(msgspec.to_builtins(event, enc_hook=_plain)))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     try:
-        return safe_text(str(error), _REASON_CHARS)
-    except Exception:  # noqa: BLE001 - an exception of the prover may fail to describe itself
-        return type(error).__name__
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - an exception of the prover may fail to describe itself
+        text = ""
+    return safe_text(text or type(error).__name__, _REASON_CHARS)
 
 
 def encode_event(event: ProofEvent) -> bytes:
@@ -267,7 +280,9 @@ def encode_event(event: ProofEvent) -> bytes:
         raise WireError(f"{event.kind} is an undeclared kind; its JSON is the envelope's raw")
     try:
         return b'{"%b":%b}' % (kind_of(event).encode(), _body(event))
-    except Exception as error:  # noqa: BLE001 - a third-party value may raise anything while it is encoded
+    except KeyboardInterrupt:
+        raise  # the user's, on the main thread
+    except BaseException as error:  # noqa: BLE001 - a value may raise anything: SystemExit, or the panic of a Rust extension
         raise WireError(_reason(error)) from None
 
 
@@ -280,9 +295,21 @@ def _text_fields(event_type: type[ProofEvent]) -> tuple[str, ...]:
 def check_event(event: object, decoder: LineDecoder) -> Decoded:
     """Check an event made in Python by encoding it and decoding the result, as if it had come on a line.
 
+    It runs on the bus's thread, which every plugin needs. No value may end that thread, whatever it raises.
+
     Raises:
-        WireError: It is not an event, its kind is not declared, or a value has the wrong type or is out of range.
+        WireError: It is not an event, its kind is not declared, a value has the wrong type or is out of range, or a
+            value raised something.
     """
+    try:
+        return _checked(event, decoder)
+    except WireError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - no signal reaches this thread, so even KeyboardInterrupt is a value's
+        raise WireError(_reason(error)) from None
+
+
+def _checked(event: object, decoder: LineDecoder) -> Decoded:
     if not issubclass(type(event), ProofEvent):
         raise WireError(f"{type(event).__name__} is not an event")
     assert isinstance(event, ProofEvent)

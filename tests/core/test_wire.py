@@ -17,7 +17,7 @@ from proofstream.catalog import Catalog
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.errors import WireError
 from proofstream.testing import read_stream
-from proofstream.wire import Decoded, LineDecoder, check_event, encode_envelope, encode_event, refusal
+from proofstream.wire import MAX_NAME_CHARS, Decoded, LineDecoder, check_event, encode_envelope, encode_event, refusal
 
 DECODER = LineDecoder(Catalog())
 U64_MAX = 2**64 - 1
@@ -432,6 +432,26 @@ class Picky(ev.ProofEvent, frozen=True, kw_only=True):
         {"known": 1}[self.key]
 
 
+class Panic(BaseException):
+    """As pyo3 raises where Rust code panics."""
+
+
+class Unspeakable(Panic):
+    """One that panics again where it is described."""
+
+    def __str__(self) -> str:
+        raise Panic
+
+
+class Panicking(ev.ProofEvent, frozen=True, kw_only=True):
+    """An event type whose constructor panics."""
+
+    key: str
+
+    def __post_init__(self) -> None:
+        raise Panic(self.key)
+
+
 class Words(str):
     __slots__ = ()
 
@@ -481,6 +501,26 @@ class TestEventsMadeInPython:
     )
     def test_a_value_that_raises_is_refused(self, error: Exception) -> None:
         assert len(turned_down(stark(Scalar(error)))) <= 200
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [
+            (SystemExit("a panic"), "a panic"),
+            (KeyboardInterrupt(), "KeyboardInterrupt"),
+            (GeneratorExit(), "GeneratorExit"),
+            (Panic("called `unwrap()`\x1b[2J"), "called `unwrap()`\N{SYMBOL FOR ESCAPE}[2J"),
+            (Unspeakable(), "Unspeakable"),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_a_value_that_would_end_the_thread_is_refused_like_any_other(
+        self, error: BaseException, reason: str
+    ) -> None:
+        assert turned_down(stark(Scalar(error))) == reason
+
+    def test_ctrl_c_while_the_user_encodes_an_event_is_the_users(self) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            encode_event(stark(Scalar(KeyboardInterrupt())))
 
     @pytest.mark.parametrize("awkward", [NoClass, NoAttributes])
     def test_a_value_without_usable_methods_is_refused(self, awkward: type[Any]) -> None:
@@ -566,6 +606,13 @@ class TestEventsMadeInPython:
             decoder.decode(b'{"Picky":{"key":"strange"}}')
         assert decoder.decode(b'{"Picky":{"key":"known"}}').event == Picky(key="known")
 
+    def test_a_declared_event_type_that_panics_costs_one_line(self) -> None:
+        catalog = Catalog()
+        catalog.add("panicking", [Panicking])
+
+        with pytest.raises(WireError, match="Panicking cannot be made: strange"):
+            LineDecoder(catalog).decode(b'{"Panicking":{"key":"strange"}}')
+
     @pytest.mark.parametrize("thing", [3, None, "Log", {"Log": {}}, ev.Log])
     def test_a_value_that_is_not_an_event_is_refused(self, thing: object) -> None:
         assert "not an event" in turned_down(thing)
@@ -585,6 +632,60 @@ class TestEventsMadeInPython:
             return
         assert DECODER.decode(decoded.raw).event == decoded.event
         assert msgspec.json.decode(decoded.raw)
+
+
+@pytest.mark.parametrize("name", ["session_id", "job_id", "origin", "traceparent"])
+def test_a_name_of_the_frame_is_bounded(name: str) -> None:
+    def line(length: int) -> bytes:
+        return b'{"%b":"%b","event":{"StarkProofEnd":{"duration_ms":1}}}' % (name.encode(), b"x" * length)
+
+    assert getattr(DECODER.decode(line(MAX_NAME_CHARS)), name) == "x" * MAX_NAME_CHARS
+    assert refused(line(MAX_NAME_CHARS + 1)) == f"{name} is longer than {MAX_NAME_CHARS} characters"
+    assert DECODER.decode(line(4).replace(b'"event"', b'"more":"%b","event"' % (b"x" * 5000))).raw
+
+
+def test_a_kind_is_bounded() -> None:
+    assert DECODER.decode(b'{"%b":1}' % (b"X" * MAX_NAME_CHARS)).event == ev.UnknownEvent(kind="X" * MAX_NAME_CHARS)
+    assert "longer than" in refused(b'{"%b":1}' % (b"X" * (MAX_NAME_CHARS + 1)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'"SessionOpened":{"source":"x","time_source":"arrival","traceparent":null,"resource":{%b}}',
+        b'"EventsLost":{"where":"intake","counts":{%b}}',
+    ],
+)
+def test_a_mapping_by_name_is_bounded(body: bytes) -> None:
+    value = b"1" if b"counts" in body else b'"v"'
+
+    def line(count: int) -> bytes:
+        return b"{" + body % b",".join(b'"k%d":%b' % (number, value) for number in range(count)) + b"}"
+
+    assert DECODER.decode(line(1000)).event
+    assert f"length <= {ev.MAX_NAMES}" in refused(line(ev.MAX_NAMES + 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"LayerEnd":{"duration_ms":1,"x":' + b"[" * 2**23 + b"]" * 2**23 + b"}}", "nested too deep"),
+        (b'{"job_id":"a","x":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b',"event":{"X":1}}', "nested too deep"),
+        (b"{" + b",".join(b'"k%d":1' % number for number in range(10**6)) + b"}", "got 1000000 keys"),
+        (b'{"LayerEnd":{"layer_idx":1e400}}', "$.layer_idx"),
+        (b'{"StarkProofEnd":{"duration_ms":%d}}' % 2**70, "$.duration_ms"),
+    ],
+    ids=["deep list of 16 MiB", "deep object", "a million keys", "1e400", "2**70"],
+)
+def test_a_monstrous_line_is_one_refusal(line: bytes, reason: str) -> None:
+    assert reason in refused(line)
+
+
+def test_a_million_unknown_fields_are_read_over() -> None:
+    fields = b",".join(b'"k%d":1' % number for number in range(10**6))
+    line = b'{"StarkProofEnd":{"duration_ms":1,' + fields + b"}}"
+
+    assert DECODER.decode(line).event == ev.StarkProofEnd(duration_ms=1)
 
 
 def test_the_states_of_a_circuit_are_optional_and_kept() -> None:
