@@ -11,6 +11,10 @@ import msgspec
 from proofstream.envelopes import Envelope
 from proofstream.events import CircuitCompiled, LayerStart, ProofEvent, ProofStart
 
+MOST_DISORDER_NS = 100_000_000
+"""Times may step back by so much between two events without any clock being set: threads take the time of an event
+before they queue it."""
+
 
 class IntervalKind(enum.Enum):
     """What an interval measures; the value is its name in traces."""
@@ -37,7 +41,9 @@ class Interval:
         opened: The envelope of its start event; None if that was never seen.
         closed: The envelope of its end event; None while it is open and if that was never seen.
         start_unix_nano: When it began, in nanoseconds since the epoch.
-        end_unix_nano: When it ended, no earlier than `start_unix_nano`; None while it is open.
+        end_unix_nano: When it ended, no earlier than `start_unix_nano` and than any event in it; None while it is open.
+        time_went_back: Whether the producer's times went back in it by more than 0.1 s, as when a clock is set. Its
+            duration then covers its events, but measures nothing.
         rounds: Sumcheck rounds counted in it.
         superseded_unix_nano: For an open layer: when the next layer began on the same device, or its own last round if
             that came later. The layer ends there unless an end event still arrives.
@@ -51,6 +57,7 @@ class Interval:
         "job_id",
         "key",
         "kind",
+        "latest_unix_nano",
         "opened",
         "ordinal",
         "proof",
@@ -58,6 +65,7 @@ class Interval:
         "session_id",
         "start_unix_nano",
         "superseded_unix_nano",
+        "time_went_back",
     )
 
     def __init__(
@@ -82,9 +90,18 @@ class Interval:
         self.start_unix_nano: int = start_unix_nano
         self.closed: Envelope | None = None
         self.end_unix_nano: int | None = None
+        self.latest_unix_nano: int = start_unix_nano
+        self.time_went_back: bool = False
         self.rounds: int = 0
         self.superseded_unix_nano: int | None = None
         self.aborted_reason: str | None = None
+
+    def reach(self, time_unix_nano: int) -> None:
+        """Stretch an open interval to an event in it, and note if time went back."""
+        if time_unix_nano > self.latest_unix_nano:
+            self.latest_unix_nano = time_unix_nano
+        elif self.latest_unix_nano - time_unix_nano > MOST_DISORDER_NS:
+            self.time_went_back = True
 
     @property
     def start_seen(self) -> bool:
@@ -148,12 +165,15 @@ class OpenParts:
         stack = self._stacks.get((kind, key))
         return stack[-1] if stack else None
 
-    def remove_last(self, kind: IntervalKind, key: int | None) -> None:
-        """Remove the one that `last` returns."""
-        stack = self._stacks[kind, key]
-        stack.pop()
+    def remove(self, part: Interval) -> None:
+        """Remove one, usually the latest of its kind and key."""
+        stack = self._stacks[part.kind, part.key]
+        if stack[-1] is part:
+            stack.pop()
+        else:
+            stack.remove(part)
         if not stack:
-            del self._stacks[kind, key]
+            del self._stacks[part.kind, part.key]
 
 
 class Proof(Interval):
@@ -174,7 +194,6 @@ class Proof(Interval):
     __slots__ = (
         "circuit",
         "last_layer",
-        "latest_end_unix_nano",
         "layers_closed",
         "layers_opened",
         "layers_superseded",
@@ -217,7 +236,6 @@ class Proof(Interval):
         self.open_layers: dict[int, Interval] = {}
         self.open_children: OpenParts = OpenParts()
         self.walking: dict[int | None, Interval] = {}
-        self.latest_end_unix_nano: int = start_unix_nano
 
     @property
     def num_layers(self) -> int | None:

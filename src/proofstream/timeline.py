@@ -7,10 +7,11 @@ interval closes exactly once, ends no earlier than it began, and lies inside its
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import ClassVar
 
-from proofstream.envelopes import Envelope
+from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.events import (
     AggregatedBindingEnd,
     AggregatedBindingStart,
@@ -31,11 +32,25 @@ from proofstream.events import (
     SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
+    is_bulk,
 )
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, OpenParts, Proof
+from proofstream.silence import OpenJobs
 
 MAX_PENDING = 8192
-"""The most activations that wait for their proof; later ones are noted outside any proof."""
+"""The most activations of a job that wait for their proof; later ones are noted outside any proof."""
+
+MAX_PENDING_BYTES = 64 * 2**20
+"""The most bytes of JSON that wait in a session, over all its jobs. The job that waits for longest makes room."""
+
+MAX_WAITING_JOBS = 256
+"""The most jobs of a session of which nothing but waiting activations has been seen."""
+
+MAX_OPEN_INTERVALS = 65_536
+"""The most intervals that are open in a session, besides proofs. The older half of a job's makes room."""
+
+MAX_LOST_EVENTS = 2**63 - 1
+"""Losses are counted up to here, which is what exporters can carry: a producer may claim any number."""
 
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
 """A reported duration above 400 days is not used to work out when something began."""
@@ -50,11 +65,27 @@ class ObservedSession:
         lost_events: Events known to be missing, from the producer's own "lagged" lines and from EventsLost.
         proofs: The number of proofs that began.
         aborted: The number of proofs that ended without success.
+        silent_jobs: How many times a job was given up because it had fallen silent: its end was not seen. What it says
+            later belongs to a new proof.
         times_ended: How many times the session has ended; it may begin again.
         timelines: The timelines of its jobs; of named jobs, only those with something open.
     """
 
-    __slots__ = ("_intervals", "aborted", "lost_events", "opened", "proofs", "session_id", "timelines", "times_ended")
+    __slots__ = (
+        "_intervals",
+        "_open_jobs",
+        "_waiting",
+        "aborted",
+        "lost_events",
+        "open_intervals",
+        "opened",
+        "pending_bytes",
+        "proofs",
+        "session_id",
+        "silent_jobs",
+        "timelines",
+        "times_ended",
+    )
 
     def __init__(self, session_id: str) -> None:
         self.session_id: str = session_id
@@ -62,9 +93,14 @@ class ObservedSession:
         self.lost_events: int = 0
         self.proofs: int = 0
         self.aborted: int = 0
+        self.silent_jobs: int = 0
         self.times_ended: int = 0
         self.timelines: dict[str | None, Timeline] = {}
+        self.open_intervals: int = 0
+        self.pending_bytes: int = 0
         self._intervals = 0
+        self._open_jobs = OpenJobs()
+        self._waiting: OrderedDict[str, Timeline] = OrderedDict()
 
     @property
     def time_source(self) -> str:
@@ -94,20 +130,68 @@ class ObservedSession:
         """Return the effect of the next envelope of one of its jobs."""
         timeline = self.timeline(envelope.job_id)
         changes = timeline.feed(envelope)
-        if timeline.proof is None and envelope.job_id is not None and timeline.is_empty:
-            del self.timelines[envelope.job_id]
+        if envelope.job_id is not None:
+            self._follow_job(envelope.job_id, timeline, envelope, changes)
         return changes
+
+    def _follow_job(self, job_id: str, timeline: Timeline, envelope: Envelope, changes: list[Change]) -> None:
+        """Keep track of which jobs are open, and end those that have fallen silent."""
+        is_fact = type(envelope.event) in Timeline.facts
+        if is_fact:
+            self._open_jobs.pass_time(envelope.time_unix_nano)
+        if not timeline.has_open:
+            self._keep_waiting(job_id, timeline, changes)
+        elif is_fact or job_id not in self._open_jobs:
+            self._waiting.pop(job_id, None)
+            self._open_jobs.hear_job(job_id)
+            for silent, reason in self._open_jobs.take_silent():
+                self.silent_jobs += 1
+                changes += self.timelines.pop(silent).give_up(envelope, reason)
+
+    def _keep_waiting(self, job_id: str, timeline: Timeline, changes: list[Change]) -> None:
+        """Keep a job with nothing open only while events of it wait for a proof."""
+        self._open_jobs.drop_job(job_id)
+        if timeline.is_empty:
+            self._waiting.pop(job_id, None)
+            self.timelines.pop(job_id, None)
+            return
+        self._waiting[job_id] = timeline
+        self._waiting.move_to_end(job_id)
+        if len(self._waiting) > MAX_WAITING_JOBS:
+            self._release_oldest(changes)
+
+    def _release_oldest(self, changes: list[Change]) -> None:
+        job_id, timeline = self._waiting.popitem(last=False)
+        del self.timelines[job_id]
+        timeline.release_pending(None, changes)
+
+    def abort_proof(self, proof: Proof, envelope: Envelope, reason: str, changes: list[Change]) -> None:
+        """End one of its proofs without success, of whichever job."""
+        timeline = self.timeline(proof.job_id)
+        timeline.abort(envelope, reason, changes)
+        if proof.job_id is not None and not timeline.has_open:
+            self._keep_waiting(proof.job_id, timeline, changes)
+
+    def make_room(self, size: int, changes: list[Change], *, of_job: str | None) -> bool:
+        """Return whether `size` more bytes may wait, after the jobs that wait for longest have made room."""
+        while self.pending_bytes + size > MAX_PENDING_BYTES:
+            if not self._waiting or next(iter(self._waiting)) == of_job:
+                return False
+            self._release_oldest(changes)
+        return True
 
     def lose(self, count: int, proofs: list[Proof]) -> None:
         """Count lost events, for the session and for each proof that may have lost them."""
-        self.lost_events += count
+        self.lost_events = min(MAX_LOST_EVENTS, self.lost_events + count)
         for proof in proofs:
-            proof.lost_events += count
+            proof.lost_events = min(MAX_LOST_EVENTS, proof.lost_events + count)
 
     def close(self, envelope: Envelope, reason: str) -> list[Change]:
         """End every open interval."""
         changes = [change for t in self.timelines.values() for change in t.close(envelope, reason)]
         self.timelines.clear()
+        self._open_jobs.drop_all()
+        self._waiting.clear()
         changes.append(Noted(None, envelope))
         return changes
 
@@ -129,36 +213,51 @@ class Timeline:
         return event_type in cls._rules
 
     @property
+    def has_open(self) -> bool:
+        """Whether an interval is open."""
+        return self.proof is not None or bool(self._alone)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it holds neither an open interval nor an event that waits for its proof."""
-        return self.proof is None and not self._pending and not self._alone
+        return not self.has_open and not self._pending
 
     def feed(self, envelope: Envelope) -> list[Change]:
         """Return the effect of the next envelope of this job."""
         changes: list[Change] = []
         rule = self._rules.get(type(envelope.event))
         if rule is None:
-            changes.append(Noted(self.proof, envelope))
+            _note(self.proof, envelope, changes)
         else:
             rule(self, envelope, changes)
         return changes
 
-    def close(self, envelope: Envelope, reason: str) -> list[Change]:
-        """End every open interval, because the session has ended."""
+    def close(self, envelope: Envelope, reason: str, *, end_unix_nano: int | None = None) -> list[Change]:
+        """End every open interval without success, at the envelope's time unless another is given."""
         changes: list[Change] = []
-        self.abort(envelope, reason, changes)
-        self._release_pending(None, changes)
+        end = envelope.time_unix_nano if end_unix_nano is None else end_unix_nano
+        self.abort(envelope, reason, changes, end_unix_nano=end)
+        self.release_pending(None, changes)
         for interval in self._alone:
             interval.aborted_reason = reason
-            self._close_interval(interval, envelope, changes, end_unix_nano=envelope.time_unix_nano)
+            self._close_interval(interval, envelope, changes, end_unix_nano=end)
         return changes
+
+    def give_up(self, envelope: Envelope, reason: str) -> list[Change]:
+        """End every open interval where the job was last heard, because it has fallen silent.
+
+        The envelope is another job's: its time says nothing about this one.
+        """
+        heard = [] if self.proof is None else [self.proof.latest_unix_nano]
+        heard += [part.latest_unix_nano for part in self._alone]
+        return self.close(envelope, reason, end_unix_nano=max(heard, default=0))
 
     # Proofs
 
     def _proof_start(self, envelope: Envelope, changes: list[Change]) -> None:
         self.abort(envelope, "another proof started", changes)
         proof = self._open_proof(envelope, changes, envelope.time_unix_nano, seen=True)
-        self._release_pending(proof, changes)
+        self.release_pending(proof, changes)
 
     def _open_proof(self, envelope: Envelope, changes: list[Change], start: int, *, seen: bool) -> Proof:
         session = self._session
@@ -183,7 +282,8 @@ class Timeline:
         if proof is None:
             proof = self._open_proof(envelope, changes, _before(envelope, reported_ms), seen=False)
         if self._pending:
-            self._release_pending(proof, changes)
+            self.release_pending(proof, changes)
+        proof.reach(envelope.time_unix_nano)
         return proof
 
     def _proof_complete(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -191,7 +291,7 @@ class Timeline:
         assert isinstance(event, ProofComplete)
         proof = self._current_proof(envelope, changes, reported_ms=event.duration_ms)
         proof.closed = envelope
-        self._close_proof(proof, envelope, changes)
+        self._close_proof(proof, envelope, changes, envelope.time_unix_nano)
 
     def _proof_aborted(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
@@ -200,14 +300,17 @@ class Timeline:
         if proof is None:
             changes.append(Noted(None, envelope))
         else:
-            self._session.timeline(proof.job_id).abort(envelope, event.reason, changes)
+            proof.reach(envelope.time_unix_nano)
+            self._session.abort_proof(proof, envelope, event.reason, changes)
 
     def _only_proof(self) -> Proof | None:
         """Return the session's only open proof, for an event that names no job."""
         proofs = self._session.open_proofs if self._job_id is None else []
         return proofs[0] if len(proofs) == 1 else None
 
-    def abort(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
+    def abort(
+        self, envelope: Envelope, reason: str, changes: list[Change], *, end_unix_nano: int | None = None
+    ) -> None:
         """End the open proof and everything open inside it, without success."""
         proof = self.proof
         if proof is None:
@@ -217,14 +320,15 @@ class Timeline:
         for interval in (*proof.open_layers.values(), *proof.open_children):
             if interval.superseded_unix_nano is None:
                 interval.aborted_reason = reason
-        self._close_proof(proof, envelope, changes)
+        end = envelope.time_unix_nano if end_unix_nano is None else end_unix_nano
+        self._close_proof(proof, envelope, changes, end)
 
-    def _close_proof(self, proof: Proof, envelope: Envelope, changes: list[Change]) -> None:
-        now = envelope.time_unix_nano
+    def _close_proof(self, proof: Proof, envelope: Envelope, changes: list[Change], end_unix_nano: int) -> None:
         for interval in (*proof.open_layers.values(), *proof.open_children):
             superseded = interval.superseded_unix_nano
-            self._close_interval(interval, envelope, changes, end_unix_nano=now if superseded is None else superseded)
-        proof.end_unix_nano = max(proof.start_unix_nano, proof.latest_end_unix_nano, now)
+            end = end_unix_nano if superseded is None else superseded
+            self._close_interval(interval, envelope, changes, end_unix_nano=end)
+        proof.end_unix_nano = max(proof.latest_unix_nano, end_unix_nano)
         self.proof = None
         changes.append(Closed(proof, envelope))
 
@@ -257,6 +361,7 @@ class Timeline:
                 IntervalKind.LAYER, event.layer_idx, proof, envelope, changes, start=start, seen=False
             )
         layer.closed = envelope
+        layer.reach(envelope.time_unix_nano)
         self._close_interval(layer, envelope, changes, end_unix_nano=envelope.time_unix_nano)
 
     def _round(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -272,6 +377,7 @@ class Timeline:
             layer.rounds += 1
             if layer.superseded_unix_nano is not None:
                 layer.superseded_unix_nano = max(layer.superseded_unix_nano, envelope.time_unix_nano)
+            layer.reach(envelope.time_unix_nano)
             changes.append(Noted(layer, envelope))
 
     # Weight openings, weight bindings and STARK proofs: ends pair with starts last-in-first-out, by key
@@ -279,7 +385,8 @@ class Timeline:
     def _part_start(self, envelope: Envelope, changes: list[Change]) -> None:
         kind, key, _ = _part_of(envelope.event)
         if self.proof is not None:
-            self._release_pending(self.proof, changes)
+            self.release_pending(self.proof, changes)
+            self.proof.reach(envelope.time_unix_nano)
         self._open_interval(kind, key, self.proof, envelope, changes, start=envelope.time_unix_nano, seen=True)
 
     def _part_end(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -290,22 +397,30 @@ class Timeline:
             start = _before(envelope, reported_ms)
             part = self._open_interval(kind, key, self.proof, envelope, changes, start=start, seen=False)
         part.closed = envelope
+        part.reach(envelope.time_unix_nano)
         self._close_interval(part, envelope, changes, end_unix_nano=envelope.time_unix_nano)
 
     # Events held for the next proof, unless a layer event shows that the current proof continues
 
     def _hold(self, envelope: Envelope, changes: list[Change]) -> None:
-        if len(self._pending) < MAX_PENDING:
+        size = len(envelope.raw)
+        if len(self._pending) < MAX_PENDING and self._session.make_room(size, changes, of_job=self._job_id):
+            self._session.pending_bytes += size
             self._pending.append(envelope)
         else:
             changes.append(Noted(None, envelope))
 
-    def _release_pending(self, proof: Proof | None, changes: list[Change]) -> None:
+    def release_pending(self, proof: Proof | None, changes: list[Change]) -> None:
+        """Note the events that waited in the proof, or outside any proof if that is None."""
         for envelope in self._pending:
+            self._session.pending_bytes -= len(envelope.raw)
             if isinstance(envelope.event, CircuitCompiled):
                 self._circuit = envelope.event
                 if proof is not None:
                     proof.circuit = envelope.event
+            if proof is not None:
+                # Most come before their proof, so they cannot show that time went back.
+                proof.latest_unix_nano = max(proof.latest_unix_nano, envelope.time_unix_nano)
             changes.append(Noted(proof, envelope))
         self._pending.clear()
 
@@ -318,7 +433,7 @@ class Timeline:
             # The socket lost them before it knew which proof they belonged to, so every open one may lack some.
             self._session.lose(event.lagged_events, self._session.open_proofs)
         active = self.proof.active_layers if self.proof is not None else []
-        changes.append(Noted(active[0] if len(active) == 1 else self.proof, envelope))
+        _note(active[0] if len(active) == 1 else self.proof, envelope, changes)
 
     def _events_lost(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
@@ -350,6 +465,9 @@ class Timeline:
             opened=envelope if seen else None,
             start_unix_nano=max(0 if proof is None else proof.start_unix_nano, start),
         )
+        if self._session.open_intervals >= MAX_OPEN_INTERVALS:
+            self._end_older_half(envelope, changes)
+        self._session.open_intervals += 1
         if proof is None:
             self._alone.add(interval)
         elif kind is IntervalKind.LAYER and key is not None:
@@ -362,21 +480,35 @@ class Timeline:
         changes.append(Opened(interval, envelope))
         return interval
 
+    def _end_older_half(self, envelope: Envelope, changes: list[Change]) -> None:
+        """End the older half of what is open here, besides the proof. Half, so that it rarely has to be sorted."""
+        inside = [] if self.proof is None else [*self.proof.open_layers.values(), *self.proof.open_children]
+        by_age = sorted((*self._alone, *inside), key=lambda interval: interval.ordinal)
+        for interval in by_age[: len(by_age) // 2]:
+            superseded = interval.superseded_unix_nano
+            end = envelope.time_unix_nano if superseded is None else superseded
+            self._close_interval(interval, envelope, changes, end_unix_nano=end)
+
     def _close_interval(
         self, interval: Interval, envelope: Envelope, changes: list[Change], *, end_unix_nano: int
     ) -> None:
-        interval.end_unix_nano = max(interval.start_unix_nano, end_unix_nano)
+        interval.end_unix_nano = max(interval.latest_unix_nano, end_unix_nano)
+        self._session.open_intervals -= 1
         proof = interval.proof
         if proof is None:
-            self._alone.remove_last(interval.kind, interval.key)
+            self._alone.remove(interval)
         else:
-            proof.latest_end_unix_nano = max(proof.latest_end_unix_nano, interval.end_unix_nano)
+            proof.latest_unix_nano = max(proof.latest_unix_nano, interval.end_unix_nano)
+            proof.time_went_back |= interval.time_went_back
             if interval.kind is IntervalKind.LAYER and interval.key is not None:
                 del proof.open_layers[interval.key]
+                device = interval.start_event.gpu_device if isinstance(interval.start_event, LayerStart) else None
+                if proof.walking.get(device) is interval:
+                    del proof.walking[device]
                 proof.layers_closed += interval.aborted_reason is None
                 proof.layers_superseded -= interval.superseded_unix_nano is not None
             else:
-                proof.open_children.remove_last(interval.kind, interval.key)
+                proof.open_children.remove(interval)
         changes.append(Closed(interval, envelope))
 
     _rules: ClassVar[dict[type[ProofEvent], Callable[[Timeline, Envelope, list[Change]], None]]] = {
@@ -398,6 +530,18 @@ class Timeline:
         Log: _log,
         EventsLost: _events_lost,
     }
+
+    facts: ClassVar[frozenset[type[ProofEvent]]] = frozenset(
+        kind for kind in _rules if not is_bulk(kind) and kind is not EventsLost
+    )
+    """The kinds that show that a job goes on. Every plugin sees them: lanes drop bulk and add their own EventsLost."""
+
+
+def _note(interval: Interval | None, envelope: Envelope, changes: list[Change]) -> None:
+    """Note an event in an interval. It stretches the interval if it is the producer's: others are of other clocks."""
+    if interval is not None and envelope.origin == PRODUCER:
+        interval.reach(envelope.time_unix_nano)
+    changes.append(Noted(interval, envelope))
 
 
 def _before(envelope: Envelope, reported_ms: int) -> int:

@@ -1,0 +1,79 @@
+"""Decides which of a session's jobs have fallen silent, and so will not be followed any longer.
+
+A job whose process died says nothing more, and its connection may live for weeks. Whether it died or works in silence
+cannot be seen. So a job counts as silent only by what the session's other jobs say meanwhile: a session of one job
+waits for it for ever.
+
+The rule has no settings, and it looks at nothing but facts and their own times. Every plugin follows the jobs by
+itself, lanes drop bulk, and a recording is read in a second: only in this way do all of them number the proofs alike.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+MAX_OPEN_JOBS = 256
+"""The most jobs of a session that have something open. One more ends the job that was silent for longest."""
+
+SILENT_AFTER_S = 3600
+"""A job that says nothing while the session's other jobs go on for so many seconds is not followed any longer."""
+
+LONGEST_PAUSE_S = 300
+"""A pause in which no job says anything counts as so many seconds at most: a machine may have slept, or its clock may
+have been set forward."""
+
+TOO_LONG = f"its end was not seen: silent while other jobs went on for {SILENT_AFTER_S // 60} minutes"
+TOO_MANY = f"its end was not seen: silent for longest of more than {MAX_OPEN_JOBS} open jobs"
+
+_NS = 1_000_000_000
+
+
+class OpenJobs:
+    """The jobs of one session that have something open, in the order in which they were last heard.
+
+    Each event costs the same, however many jobs are open.
+    """
+
+    def __init__(self) -> None:
+        self._heard: OrderedDict[str, int] = OrderedDict()
+        self._latest_unix_nano: int | None = None
+        self._now = 0
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._heard
+
+    def pass_time(self, time_unix_nano: int) -> None:
+        """Move the session's time on to that of a job's fact. Times that step back do not move it."""
+        if self._latest_unix_nano is None:
+            self._latest_unix_nano = time_unix_nano
+        elif time_unix_nano > self._latest_unix_nano:
+            self._now += min(time_unix_nano - self._latest_unix_nano, LONGEST_PAUSE_S * _NS)
+            self._latest_unix_nano = time_unix_nano
+
+    def hear_job(self, job_id: str) -> None:
+        """Note that a job with something open said something."""
+        self._heard[job_id] = self._now
+        self._heard.move_to_end(job_id)
+
+    def drop_job(self, job_id: str) -> None:
+        """Drop a job that has nothing open any longer."""
+        self._heard.pop(job_id, None)
+
+    def take_silent(self) -> list[tuple[str, str]]:
+        """Drop the jobs that have fallen silent; return each with the reason."""
+        taken: list[tuple[str, str]] = []
+        while self._heard:
+            job_id, heard = next(iter(self._heard.items()))
+            if self._now - heard > SILENT_AFTER_S * _NS:
+                reason = TOO_LONG
+            elif len(self._heard) > MAX_OPEN_JOBS:
+                reason = TOO_MANY
+            else:
+                break
+            del self._heard[job_id]
+            taken.append((job_id, reason))
+        return taken
+
+    def drop_all(self) -> None:
+        """Drop all jobs, because the session has ended."""
+        self._heard.clear()
