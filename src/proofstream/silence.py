@@ -32,15 +32,15 @@ class OpenJobs:
     """The jobs of one session that have something open, in the order in which they were last heard.
 
     Each event costs the same, however many jobs are open.
+
+    Attributes:
+        heard: When each was last heard, in nanoseconds of the session's time; the one silent for longest comes first.
     """
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[str, int] = OrderedDict()
+        self.heard: OrderedDict[str, int] = OrderedDict()
         self._latest_unix_nano: int | None = None
         self._now = 0
-
-    def __contains__(self, job_id: str) -> bool:
-        return job_id in self._heard
 
     def pass_time(self, time_unix_nano: int) -> None:
         """Move the session's time on to that of a job's fact. Times that step back do not move it."""
@@ -52,28 +52,28 @@ class OpenJobs:
 
     def hear_job(self, job_id: str) -> None:
         """Note that a job with something open said something."""
-        self._heard[job_id] = self._now
-        self._heard.move_to_end(job_id)
+        self.heard[job_id] = self._now
+        self.heard.move_to_end(job_id)
 
     def drop_job(self, job_id: str) -> None:
         """Drop a job that has nothing open any longer."""
-        self._heard.pop(job_id, None)
+        self.heard.pop(job_id, None)
 
     def take_silent(self) -> list[tuple[str, str]]:
         """Drop the jobs that have fallen silent; return each with the reason."""
         taken: list[tuple[str, str]] = []
-        while self._heard:
-            job_id, heard = next(iter(self._heard.items()))
+        while self.heard:
+            job_id, heard = next(iter(self.heard.items()))
             if self._now - heard > SILENT_AFTER_S * _NS:
                 reason = TOO_LONG
-            elif len(self._heard) > MAX_OPEN_JOBS:
+            elif len(self.heard) > MAX_OPEN_JOBS:
                 reason = TOO_MANY
             else:
                 break
-            del self._heard[job_id]
+            del self.heard[job_id]
             taken.append((job_id, reason))
         return taken
 
     def drop_all(self) -> None:
         """Drop all jobs, because the session has ended."""
-        self._heard.clear()
+        self.heard.clear()

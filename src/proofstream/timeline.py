@@ -128,20 +128,24 @@ class ObservedSession:
 
     def feed(self, envelope: Envelope) -> list[Change]:
         """Return the effect of the next envelope of one of its jobs."""
-        timeline = self.timeline(envelope.job_id)
+        job_id = envelope.job_id
+        timeline = self.timeline(job_id)
         changes = timeline.feed(envelope)
-        if envelope.job_id is not None:
-            self._follow_job(envelope.job_id, timeline, envelope, changes)
+        if job_id is not None:
+            is_fact = type(envelope.event) in Timeline.facts
+            if is_fact or job_id not in self._open_jobs.heard:  # only facts end something, and bulk is what is frequent
+                self._follow_job(job_id, timeline, envelope, changes, is_fact=is_fact)
         return changes
 
-    def _follow_job(self, job_id: str, timeline: Timeline, envelope: Envelope, changes: list[Change]) -> None:
+    def _follow_job(
+        self, job_id: str, timeline: Timeline, envelope: Envelope, changes: list[Change], *, is_fact: bool
+    ) -> None:
         """Keep track of which jobs are open, and end those that have fallen silent."""
-        is_fact = type(envelope.event) in Timeline.facts
         if is_fact:
             self._open_jobs.pass_time(envelope.time_unix_nano)
         if not timeline.has_open:
             self._keep_waiting(job_id, timeline, changes)
-        elif is_fact or job_id not in self._open_jobs:
+        else:
             self._waiting.pop(job_id, None)
             self._open_jobs.hear_job(job_id)
             for silent, reason in self._open_jobs.take_silent():
@@ -248,9 +252,10 @@ class Timeline:
 
         The envelope is another job's: its time says nothing about this one.
         """
-        heard = [] if self.proof is None else [self.proof.latest_unix_nano]
-        heard += [part.latest_unix_nano for part in self._alone]
-        return self.close(envelope, reason, end_unix_nano=max(heard, default=0))
+        proof = self.proof
+        inside = [] if proof is None else [proof, *proof.open_layers.values(), *proof.open_children]
+        heard = max(interval.latest_unix_nano for interval in (*inside, *self._alone))
+        return self.close(envelope, reason, end_unix_nano=heard)
 
     # Proofs
 
@@ -283,7 +288,6 @@ class Timeline:
             proof = self._open_proof(envelope, changes, _before(envelope, reported_ms), seen=False)
         if self._pending:
             self.release_pending(proof, changes)
-        proof.reach(envelope.time_unix_nano)
         return proof
 
     def _proof_complete(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -291,6 +295,7 @@ class Timeline:
         assert isinstance(event, ProofComplete)
         proof = self._current_proof(envelope, changes, reported_ms=event.duration_ms)
         proof.closed = envelope
+        proof.reach(envelope.time_unix_nano)
         self._close_proof(proof, envelope, changes, envelope.time_unix_nano)
 
     def _proof_aborted(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -339,6 +344,7 @@ class Timeline:
         assert isinstance(event, LayerStart)
         proof = self._current_proof(envelope, changes)
         now = envelope.time_unix_nano
+        proof.reach(now)
         again = proof.open_layers.get(event.layer_idx)
         if again is not None:
             end = again.superseded_unix_nano
@@ -372,12 +378,13 @@ class Timeline:
         layer = proof.open_layers.get(event.layer_idx)
         if layer is None:
             proof.rounds_unplaced += 1
+            proof.reach(envelope.time_unix_nano)
             changes.append(Noted(proof, envelope))
         else:
             layer.rounds += 1
+            layer.reach(envelope.time_unix_nano)
             if layer.superseded_unix_nano is not None:
                 layer.superseded_unix_nano = max(layer.superseded_unix_nano, envelope.time_unix_nano)
-            layer.reach(envelope.time_unix_nano)
             changes.append(Noted(layer, envelope))
 
     # Weight openings, weight bindings and STARK proofs: ends pair with starts last-in-first-out, by key
