@@ -22,6 +22,8 @@ from proofstream.intervals import Interval
 _ALMOST_EQUAL = 1e-6
 _ONE_MS = 1_000_000
 _WITH_DURATION = (ProofComplete, LayerEnd, WeightOpeningEnd, AggregatedBindingEnd, StarkProofEnd)
+MAX_DEVICES = 1024
+"""The most devices whose memory is followed. A producer chooses their numbers; of more, nothing is shown."""
 _MOST_HALVINGS = 30
 """Producers that make claims up stop halving here."""
 
@@ -88,6 +90,8 @@ class ReportedDevices:
         """
         free = device.free_memory_bytes
         if not free:
+            return None
+        if device.device_id not in self._first_free and len(self._first_free) >= MAX_DEVICES:
             return None
         if free != self._first_free.setdefault(device.device_id, free):
             self._changing.add(device.device_id)

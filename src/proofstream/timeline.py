@@ -472,6 +472,8 @@ class Timeline:
             opened=envelope if seen else None,
             start_unix_nano=max(0 if proof is None else proof.start_unix_nano, start),
         )
+        if seen:
+            interval.reach(start)  # a start before the proof's shows that time went back
         if self._session.open_intervals >= MAX_OPEN_INTERVALS:
             self._end_older_half(envelope, changes)
         self._session.open_intervals += 1

@@ -27,6 +27,7 @@ from proofstream import (
     reported_duration_ms,
     reported_rounds,
 )
+from proofstream.reported import MAX_DEVICES
 from proofstream.testing import envelopes
 
 MS = 1_000_000
@@ -156,6 +157,14 @@ class TestDevices:
     ) -> None:
         device = gpu_snapshot(device_id=0, device_name="gpu", utilization=utilization)
         assert ReportedDevices().utilization(status(device, done, total), device) == shown
+
+    def test_devices_are_followed_within_bounds(self) -> None:
+        devices = ReportedDevices()
+        for amount in (80, 70):
+            for device_id in range(MAX_DEVICES + 10):
+                device = gpu_snapshot(device_id=device_id, device_name="gpu", free_memory_bytes=amount)
+                shown = devices.free_memory_bytes(device)
+                assert shown == (amount if amount == 70 and device_id < MAX_DEVICES else None)
 
     def test_free_memory_counts_once_it_changes_and_for_each_device_by_itself(self) -> None:
         devices = ReportedDevices()

@@ -12,8 +12,9 @@ import pytest
 from proofstream import events as ev
 from proofstream.envelopes import HOST, PRODUCER, Envelope
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.silence import MAX_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY
 from proofstream.testing import envelopes, read_stream
-from proofstream.timeline import MAX_PENDING
+from proofstream.timeline import MAX_LOST_EVENTS, MAX_OPEN_INTERVALS, MAX_PENDING, MAX_PENDING_BYTES, MAX_WAITING_JOBS
 from proofstream.timelines import MAX_ENDED, Timelines
 
 MS = 1_000_000
@@ -29,7 +30,15 @@ class Teller:
         self.changes: list[Change] = []
         self.told = 0
 
-    def tell(self, *events: ev.ProofEvent, job_id: str | None = None, session_id: str = "s", step: int = MS) -> None:
+    def tell(
+        self,
+        *events: ev.ProofEvent,
+        job_id: str | None = None,
+        session_id: str = "s",
+        step: int = MS,
+        raw: bytes = b"{}",
+        origin: str = PRODUCER,
+    ) -> None:
         for event in events:
             self.now += step
             self.changes += self.timelines.feed(
@@ -37,9 +46,9 @@ class Teller:
                     seq=self.told,
                     time_unix_nano=self.now,
                     session_id=session_id,
-                    origin=PRODUCER,
+                    origin=origin,
                     event=event,
-                    raw=b"{}",
+                    raw=raw,
                     job_id=job_id,
                 )
             )
@@ -482,6 +491,207 @@ class TestJobs:
 
         assert teller.timelines.session("s").timelines == {}
         assert [proof.proof_ordinal for proof in teller.proofs] == list(range(100))
+
+
+class TestSilentJobs:
+    def test_of_jobs_that_die_only_the_latest_stay_open(self, teller: Teller) -> None:
+        for job in range(MAX_OPEN_JOBS + 100):
+            teller.tell(proof_start(), layer_start(3), job_id=str(job))
+
+        session = teller.timelines.session("s")
+        assert (len(session.open_proofs), len(session.timelines)) == (MAX_OPEN_JOBS, MAX_OPEN_JOBS)
+        assert [proof.job_id for proof in teller.proofs if not proof.is_open] == [str(job) for job in range(100)]
+        assert (session.silent_jobs, session.aborted) == (100, 100)
+        assert {interval.aborted_reason for interval in teller.closed} == {TOO_MANY}
+
+    def test_a_job_that_is_given_up_ends_where_it_was_last_heard(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(3), sumcheck_round(3), job_id="dead")
+        last_heard = teller.now
+        minutes = SILENT_AFTER_S // 60 + 1
+        for _ in range(minutes):
+            teller.tell(proof_start(), proof_complete(), job_id="busy", step=30_000 * MS)
+
+        dead = teller.proofs[0]
+        assert (dead.aborted_reason, dead.end_seen) == (TOO_LONG, False)
+        assert dead.end_unix_nano == teller.layer(3).end_unix_nano == last_heard
+        assert [proof.aborted_reason for proof in teller.proofs[1:]] == [None] * minutes
+        assert teller.timelines.session("s").silent_jobs == 1
+
+    def test_what_names_no_job_is_never_given_up(self, teller: Teller) -> None:
+        stark = ev.StarkProofStart(num_activation_layers=1, num_add_layers=1, num_layernorm_layers=1)
+        teller.tell(stark, proof_start(), layer_start(3))
+        for job in range(2 * MAX_OPEN_JOBS):
+            teller.tell(proof_start(), job_id=str(job), step=60_000 * MS)
+
+        assert teller.proofs[0].is_open
+        assert teller.layer(3).is_open
+        assert len(teller.timelines.open_proofs) <= MAX_OPEN_JOBS + 1
+
+    def test_a_job_that_speaks_again_goes_on_as_a_new_proof(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(3), job_id="back")
+        for job in range(MAX_OPEN_JOBS):
+            teller.tell(proof_start(), job_id=str(job))
+        teller.tell(layer_end(3), proof_complete(), job_id="back")
+
+        given_up, *_, again = teller.proofs
+        assert (given_up.aborted_reason, given_up.job_id) == (TOO_MANY, "back")
+        assert (again.start_seen, again.end_seen, again.aborted_reason, again.job_id) == (False, True, None, "back")
+        assert again.proof_ordinal == MAX_OPEN_JOBS + 1
+        ordinals = [change.interval.ordinal for change in teller.changes if isinstance(change, Opened)]
+        assert ordinals == list(range(len(ordinals)))
+
+    def test_plugins_that_skip_bulk_number_the_proofs_alike(self) -> None:
+        def numbered(*, with_bulk: bool) -> list[tuple[int, str | None, str | None]]:
+            teller = Teller()
+            for number in range(3 * MAX_OPEN_JOBS):
+                # Every third job is heard again, by its bulk alone, just before it would be given up.
+                teller.tell(proof_start(), layer_start(3), job_id=str(number))
+                if with_bulk:
+                    teller.tell(activation(), job_id=f"idle-{number}")
+                    teller.tell(sumcheck_round(3), activation(), log(), job_id=str(max(0, number - MAX_OPEN_JOBS + 2)))
+                teller.now = BEGIN + number * 1000 * MS
+            teller.tell(session_closed())
+            return [(proof.proof_ordinal, proof.job_id, proof.aborted_reason) for proof in teller.proofs]
+
+        assert numbered(with_bulk=True) == numbered(with_bulk=False)
+
+    def test_parts_outside_a_proof_are_given_up_too(self, teller: Teller) -> None:
+        stark = ev.StarkProofStart(num_activation_layers=1, num_add_layers=1, num_layernorm_layers=1)
+        for job in range(MAX_OPEN_JOBS + 1):
+            teller.tell(stark, job_id=str(job))
+
+        (ended,) = teller.closed
+        assert (ended.job_id, ended.aborted_reason, ended.duration_ns) == ("0", TOO_MANY, 0)
+
+    def test_an_abort_that_names_no_job_leaves_nothing_of_the_job_behind(self, teller: Teller) -> None:
+        teller.tell(proof_start(), job_id="a")
+        teller.tell(ev.ProofAborted(reason="the job failed"))
+        assert set(teller.timelines.session("s").timelines) == {None}
+        for job in range(MAX_OPEN_JOBS):
+            teller.tell(proof_start(), job_id=str(job))
+
+        assert teller.timelines.session("s").silent_jobs == 0
+
+    def test_jobs_that_only_wait_are_bounded(self, teller: Teller) -> None:
+        first = activation()
+        teller.tell(first, job_id="first")
+        for job in range(MAX_WAITING_JOBS):
+            teller.tell(activation(), job_id=str(job))
+
+        session = teller.timelines.session("s")
+        assert len(session.timelines) == MAX_WAITING_JOBS
+        assert teller.home_of(first) is None
+        assert (session.silent_jobs, session.proofs) == (0, 0)
+
+    def test_bytes_that_wait_are_bounded_and_the_longest_waiting_job_makes_room(self, teller: Teller) -> None:
+        first, second, third = activation(), activation(), activation()
+        teller.tell(first, job_id="a", raw=b"x" * (MAX_PENDING_BYTES // 2))
+        teller.tell(second, job_id="b", raw=b"x" * (MAX_PENDING_BYTES // 2))
+        assert teller.changes == []
+        teller.tell(third, job_id="b", raw=b"x")
+        assert teller.home_of(first) is None
+        teller.tell(proof_start(), job_id="b")
+
+        assert teller.home_of(second) is teller.home_of(third) is teller.proofs[0]
+        assert teller.timelines.session("s").pending_bytes == 0
+
+    def test_one_job_alone_cannot_make_room_for_itself(self, teller: Teller) -> None:
+        fits, too_many = activation(), activation()
+        teller.tell(fits, job_id="a", raw=b"x" * MAX_PENDING_BYTES)
+        teller.tell(too_many, job_id="a", raw=b"x")
+        assert teller.home_of(too_many) is None
+        teller.tell(proof_start(), job_id="a")
+
+        assert teller.home_of(fits) is teller.proofs[0]
+
+
+class TestBounds:
+    @pytest.mark.parametrize("gpus", [None, 10**9])
+    def test_layers_without_end_are_bounded(self, teller: Teller, gpus: int | None) -> None:
+        teller.tell(proof_start())
+        for index in range(MAX_OPEN_INTERVALS + 10):
+            teller.tell(layer_start(index, gpu=None if gpus is None else index))
+
+        (proof,) = teller.proofs
+        assert len(proof.open_layers) <= MAX_OPEN_INTERVALS // 2 + 10
+        assert len(proof.walking) <= len(proof.open_layers)
+        assert [interval.key for interval in teller.closed] == list(range(MAX_OPEN_INTERVALS // 2))
+        assert not any(interval.end_seen for interval in teller.closed)
+        teller.tell(proof_complete())
+        assert teller.timelines.session("s").open_intervals == 0
+
+    def test_parts_without_end_are_bounded(self, teller: Teller) -> None:
+        teller.tell(proof_start())
+        for node in range(MAX_OPEN_INTERVALS + 10):
+            teller.tell(ev.WeightOpeningStart(weight_node_id=node % 7, eval_point_len=1))
+
+        assert [interval.ordinal for interval in teller.closed] == list(range(1, MAX_OPEN_INTERVALS // 2 + 1))
+        teller.tell(ev.WeightOpeningEnd(weight_node_id=3, duration_ms=0, commitment_hex=""), proof_complete())
+        assert len(teller.closed) == MAX_OPEN_INTERVALS + 11
+
+    def test_a_layer_that_has_ended_is_on_no_device(self, teller: Teller) -> None:
+        for index in range(100):
+            teller.tell(layer_start(index, gpu=index), layer_end(index))
+
+        assert teller.proofs[0].walking == {}
+        assert teller.proofs[0].active_layers == []
+
+    def test_losses_are_counted_up_to_what_exporters_can_carry(self, teller: Teller) -> None:
+        teller.tell(proof_start())
+        for _ in range(3):
+            teller.tell(ev.EventsLost(where="intake", counts={"Log": 2**64 - 1}))
+
+        assert teller.timelines.session("s").lost_events == teller.proofs[0].lost_events == MAX_LOST_EVENTS
+
+
+class TestTimesThatGoBack:
+    def test_an_interval_reaches_to_the_latest_event_in_it(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(3))
+        teller.tell(sumcheck_round(3), step=3600_000 * MS)
+        latest = teller.now
+        teller.tell(layer_end(3), proof_complete(), step=-1000_000 * MS)
+
+        assert [interval.end_unix_nano for interval in teller.closed] == [latest, latest]
+        assert [interval.time_went_back for interval in teller.closed] == [True, True]
+
+    def test_an_event_on_the_proof_itself_counts(self, teller: Teller) -> None:
+        status = ev.GpuStatus(devices=[], matmul_done=0, matmul_total=0, layers_done=0, layers_total=0)
+        teller.tell(proof_start())
+        teller.tell(status, step=1000 * MS)
+        latest = teller.now
+        teller.tell(proof_complete(), step=-1000 * MS)
+
+        (proof,) = teller.closed
+        assert (proof.end_unix_nano, proof.time_went_back) == (latest, True)
+
+    def test_threads_that_overtake_each_other_set_no_clock(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(3), sumcheck_round(3))
+        teller.tell(sumcheck_round(3), layer_end(3), step=-20 * MS)
+        teller.tell(proof_complete())
+
+        assert [interval.time_went_back for interval in teller.closed] == [False, False]
+
+    def test_only_where_time_went_back_is_that_said(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(3), layer_end(3))
+        teller.tell(layer_start(2), step=-5000 * MS)
+        teller.tell(layer_end(2), proof_complete())
+
+        assert [interval.time_went_back for interval in teller.closed] == [False, True, True]
+        assert all((interval.duration_ns or 0) >= 0 for interval in teller.closed)
+
+    def test_activations_before_their_proof_show_nothing(self, teller: Teller) -> None:
+        teller.tell(activation(), step=10)
+        teller.tell(proof_start(), layer_start(3), layer_end(3), proof_complete(), step=5000 * MS)
+
+        assert not teller.proofs[0].time_went_back
+
+    def test_times_of_other_clocks_stretch_no_interval(self, teller: Teller) -> None:
+        teller.tell(proof_start())
+        teller.tell(log(), origin="plugin", step=10**9 * MS)
+        teller.tell(proof_complete(), step=-(10**9) * MS + MS)
+
+        (proof,) = teller.closed
+        assert (proof.duration_ns, proof.time_went_back) == (MS, False)
 
 
 class TestLogs:

@@ -222,7 +222,24 @@ def test_nothing_is_open_after_the_sessions_have_closed(steps: Any, start: int) 
     assert watcher.timelines.open_proofs == []
     assert watcher.timelines.sessions == []
     for session_id in SESSIONS:
-        assert watcher.timelines.session(session_id).timelines == {}
+        session = watcher.timelines.session(session_id)
+        assert session.timelines == {}
+        assert (session.open_intervals, session.pending_bytes) == (0, 0)
+
+
+@settings(max_examples=200)
+@given(st.lists(step, max_size=60), start_time)
+def test_an_interval_contains_its_events(steps: Any, start: int) -> None:
+    watcher = run(steps, start)
+
+    for note in watcher.noted:
+        interval = note.interval
+        if interval is not None and not isinstance(note.envelope.event, ev.EventsLost):
+            assert interval.end_unix_nano is not None
+            assert note.envelope.time_unix_nano <= interval.end_unix_nano
+    for interval in watcher.opened:
+        for envelope in (interval.opened, interval.closed):
+            assert envelope is None or envelope.time_unix_nano <= (interval.end_unix_nano or 0)
 
 
 @settings(max_examples=200)
