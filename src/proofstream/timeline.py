@@ -40,8 +40,8 @@ from proofstream.silence import OpenJobs
 MAX_PENDING = 8192
 """The most activations of a job that wait for their proof; later ones are noted outside any proof."""
 
-MAX_PENDING_BYTES = 64 * 2**20
-"""The most bytes of JSON that wait in a session, over all its jobs. The job that waits for longest makes room."""
+MAX_PENDING_BYTES = 256 * 2**20
+"""The most memory that waiting events of all sessions take. Of a session, the job that waits for longest makes room."""
 
 MAX_WAITING_JOBS = 256
 """The most jobs of a session of which nothing but waiting activations has been seen."""
@@ -54,6 +54,13 @@ MAX_LOST_EVENTS = 2**63 - 1
 
 LONGEST_BELIEVABLE_MS = 400 * 24 * 3600 * 1000
 """A reported duration above 400 days is not used to work out when something began."""
+
+
+class Pending:
+    """The memory that the waiting events of all sessions take, in bytes."""
+
+    def __init__(self) -> None:
+        self.memory_bytes: int = 0
 
 
 class ObservedSession:
@@ -79,7 +86,7 @@ class ObservedSession:
         "lost_events",
         "open_intervals",
         "opened",
-        "pending_bytes",
+        "pending",
         "proofs",
         "session_id",
         "silent_jobs",
@@ -87,7 +94,7 @@ class ObservedSession:
         "times_ended",
     )
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, pending: Pending | None = None) -> None:
         self.session_id: str = session_id
         self.opened: Envelope | None = None
         self.lost_events: int = 0
@@ -97,7 +104,7 @@ class ObservedSession:
         self.times_ended: int = 0
         self.timelines: dict[str | None, Timeline] = {}
         self.open_intervals: int = 0
-        self.pending_bytes: int = 0
+        self.pending: Pending = pending or Pending()
         self._intervals = 0
         self._open_jobs = OpenJobs()
         self._waiting: OrderedDict[str, Timeline] = OrderedDict()
@@ -177,8 +184,8 @@ class ObservedSession:
             self._keep_waiting(proof.job_id, timeline, changes)
 
     def make_room(self, size: int, changes: list[Change], *, of_job: str | None) -> bool:
-        """Return whether `size` more bytes may wait, after the jobs that wait for longest have made room."""
-        while self.pending_bytes + size > MAX_PENDING_BYTES:
+        """Return whether events of `size` more bytes may wait, after the jobs that wait for longest have made room."""
+        while self.pending.memory_bytes + size > MAX_PENDING_BYTES:
             if not self._waiting or next(iter(self._waiting)) == of_job:
                 return False
             self._release_oldest(changes)
@@ -410,9 +417,9 @@ class Timeline:
     # Events held for the next proof, unless a layer event shows that the current proof continues
 
     def _hold(self, envelope: Envelope, changes: list[Change]) -> None:
-        size = len(envelope.raw)
+        size = envelope.memory_bytes
         if len(self._pending) < MAX_PENDING and self._session.make_room(size, changes, of_job=self._job_id):
-            self._session.pending_bytes += size
+            self._session.pending.memory_bytes += size
             self._pending.append(envelope)
         else:
             changes.append(Noted(None, envelope))
@@ -420,7 +427,7 @@ class Timeline:
     def release_pending(self, proof: Proof | None, changes: list[Change]) -> None:
         """Note the events that waited in the proof, or outside any proof if that is None."""
         for envelope in self._pending:
-            self._session.pending_bytes -= len(envelope.raw)
+            self._session.pending.memory_bytes -= envelope.memory_bytes
             if isinstance(envelope.event, CircuitCompiled):
                 self._circuit = envelope.event
                 if proof is not None:

@@ -16,7 +16,7 @@ from proofstream.events import (
     TraceStarted,
 )
 from proofstream.intervals import Change, Noted, Proof
-from proofstream.timeline import ObservedSession, Timeline
+from proofstream.timeline import ObservedSession, Pending, Timeline
 
 MAX_ENDED = 1024
 """The most ended sessions that are remembered, so that late events still find them."""
@@ -40,6 +40,7 @@ class Timelines:
     def __init__(self) -> None:
         self._sessions: dict[str, ObservedSession] = {}
         self._ended: dict[str, ObservedSession] = {}
+        self._pending = Pending()
 
     def session(self, session_id: str) -> ObservedSession:
         """Return the session of that id, open or lately ended; an empty one if it is not known."""
@@ -78,7 +79,7 @@ class Timelines:
         session_id = envelope.session_id
         if not _shows_session(envelope, has_ended=session_id in self._ended):
             return None
-        session = self._ended.pop(session_id, None) or ObservedSession(session_id)
+        session = self._ended.pop(session_id, None) or ObservedSession(session_id, self._pending)
         self._sessions[session_id] = session
         return session
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proofstream import events as ev
-from proofstream.envelopes import HOST, PRODUCER, Envelope
+from proofstream.envelopes import HOST, PRODUCER, Envelope, memory_of
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.silence import MAX_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY
 from proofstream.testing import envelopes, read_stream
@@ -493,6 +493,11 @@ class TestJobs:
         assert [proof.proof_ordinal for proof in teller.proofs] == list(range(100))
 
 
+def raw_of(size: int) -> bytes:
+    """Return the JSON of an event that takes so much memory."""
+    return b"x" * ((size - memory_of(b"")) // 4)
+
+
 class TestSilentJobs:
     def test_of_jobs_that_die_only_the_latest_stay_open(self, teller: Teller) -> None:
         for job in range(MAX_OPEN_JOBS + 100):
@@ -585,19 +590,30 @@ class TestSilentJobs:
 
     def test_bytes_that_wait_are_bounded_and_the_longest_waiting_job_makes_room(self, teller: Teller) -> None:
         first, second, third = activation(), activation(), activation()
-        teller.tell(first, job_id="a", raw=b"x" * (MAX_PENDING_BYTES // 2))
-        teller.tell(second, job_id="b", raw=b"x" * (MAX_PENDING_BYTES // 2))
+        teller.tell(first, job_id="a", raw=raw_of(MAX_PENDING_BYTES // 2))
+        teller.tell(second, job_id="b", raw=raw_of(MAX_PENDING_BYTES // 2))
         assert teller.changes == []
         teller.tell(third, job_id="b", raw=b"x")
         assert teller.home_of(first) is None
         teller.tell(proof_start(), job_id="b")
 
         assert teller.home_of(second) is teller.home_of(third) is teller.proofs[0]
-        assert teller.timelines.session("s").pending_bytes == 0
+        assert teller.timelines.session("s").pending.memory_bytes == 0
+
+    def test_the_memory_of_all_sessions_is_bounded_together(self, teller: Teller) -> None:
+        late = activation()
+        teller.tell(activation(), raw=raw_of(MAX_PENDING_BYTES))
+        teller.tell(late, session_id="other")
+        assert teller.home_of(late) is None
+        teller.tell(session_closed())
+        again = activation()
+        teller.tell(again, proof_start(), session_id="other")
+
+        assert teller.home_of(again) is teller.proofs[0]
 
     def test_one_job_alone_cannot_make_room_for_itself(self, teller: Teller) -> None:
         fits, too_many = activation(), activation()
-        teller.tell(fits, job_id="a", raw=b"x" * MAX_PENDING_BYTES)
+        teller.tell(fits, job_id="a", raw=raw_of(MAX_PENDING_BYTES))
         teller.tell(too_many, job_id="a", raw=b"x")
         assert teller.home_of(too_many) is None
         teller.tell(proof_start(), job_id="a")

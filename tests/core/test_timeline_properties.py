@@ -224,7 +224,7 @@ def test_nothing_is_open_after_the_sessions_have_closed(steps: Any, start: int) 
     for session_id in SESSIONS:
         session = watcher.timelines.session(session_id)
         assert session.timelines == {}
-        assert (session.open_intervals, session.pending_bytes) == (0, 0)
+        assert (session.open_intervals, session.pending.memory_bytes) == (0, 0)
 
 
 @settings(max_examples=200)
