@@ -203,7 +203,7 @@ class _Opening:
             open_transport(endpoint, settings.headers, signal),
             self._resources,
             signal=signal,
-            batching=environment.batching_of(signal),
+            batching=environment.batching_of(signal, settings.max_queue_bytes),
             may_be_refused=not settings.requires(signal),
             progress=context.progress,
             log=context.log,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from proofstream import ConfigError
+from proofstream import ConfigError, safe_text
 from proofstream_otel.values.signals import METRICS, SIGNALS, TRACES, Signal
 
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
@@ -27,34 +27,35 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a queue and of its requests. The variables are given for traces.
 
     Attributes:
-        max_queue_bytes: The most bytes of encoded items that wait.
+        max_queue_bytes: The most memory that waiting items take, in bytes.
         max_queue_items: The most items that wait, or None for no such limit. OTEL_BSP_MAX_QUEUE_SIZE.
         max_request_bytes: A request is sent when it is this large,
         max_request_items: or when it holds this many items (OTEL_BSP_MAX_EXPORT_BATCH_SIZE),
         delay_s: or when its first item has waited this long (OTEL_BSP_SCHEDULE_DELAY, in milliseconds).
-        give_up_s: A request is given up after this time. OTEL_BSP_EXPORT_TIMEOUT, in milliseconds.
+        attempt_s: One attempt to send a request takes at most this time. OTEL_BSP_EXPORT_TIMEOUT, in milliseconds.
     """
 
-    max_queue_bytes: int = 16 * 2**20
+    max_queue_bytes: int = 64 * 2**20
     max_queue_items: int | None = None
     max_request_bytes: int = 2**20
     max_request_items: int = 512
     delay_s: float = 1.0
-    give_up_s: float = 30.0
+    attempt_s: float = 30.0
 
 
-def batching_of(signal: Signal) -> Batching:
+def batching_of(signal: Signal, max_queue_bytes: int) -> Batching:
     """Return the batching that the variables ask for: OTEL_BSP_* for traces, OTEL_BLRP_* for logs, none for metrics.
 
     Raises:
         ConfigError: A variable is not a whole number.
     """
     if signal is METRICS:
-        return Batching(delay_s=0.1)  # a whole collection comes at once, so waiting gains nothing
-    return _batching("OTEL_BSP_" if signal is TRACES else "OTEL_BLRP_")
+        # A whole collection comes at once, so waiting gains nothing.
+        return Batching(max_queue_bytes=max_queue_bytes, delay_s=0.1)
+    return _batching("OTEL_BSP_" if signal is TRACES else "OTEL_BLRP_", max_queue_bytes)
 
 
-def _batching(prefix: str) -> Batching:
+def _batching(prefix: str, max_queue_bytes: int) -> Batching:
     """Return the batching that the variables with a prefix ask for.
 
     Raises:
@@ -62,14 +63,15 @@ def _batching(prefix: str) -> Batching:
     """
     default = Batching()
     delay_ms = whole_number(f"{prefix}SCHEDULE_DELAY")
-    give_up_ms = whole_number(f"{prefix}EXPORT_TIMEOUT")
+    attempt_ms = whole_number(f"{prefix}EXPORT_TIMEOUT")
     queue = whole_number(f"{prefix}MAX_QUEUE_SIZE") or None
     request = whole_number(f"{prefix}MAX_EXPORT_BATCH_SIZE") or default.max_request_items
     return Batching(
+        max_queue_bytes=max_queue_bytes,
         max_queue_items=queue,
         max_request_items=request if queue is None else min(request, queue),
         delay_s=default.delay_s if delay_ms is None else delay_ms / 1000,
-        give_up_s=give_up_ms / 1000 if give_up_ms else default.give_up_s,
+        attempt_s=attempt_ms / 1000 if attempt_ms else default.attempt_s,
     )
 
 
@@ -161,7 +163,7 @@ def _file(name: str, signal: Signal) -> Path | None:
         return None
     path = Path(raw)
     if not path.is_file():
-        raise ConfigError(f"{_EXPORTER}{name}: the file {raw} does not exist")
+        raise ConfigError(f"{_EXPORTER}{name}: the file {safe_text(raw)} does not exist")
     return path
 
 

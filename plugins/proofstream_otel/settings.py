@@ -39,6 +39,7 @@ class Settings(pydantic.BaseModel):
         metric_interval_s: Seconds between exports of metrics; OTEL_METRIC_EXPORT_INTERVAL, or else 10.
         rounds: How sumcheck rounds are exported.
         max_round_events: The most rounds that are exported of one span; a lower OTEL_SPAN_EVENT_COUNT_LIMIT wins.
+        max_queue_bytes: The most memory that one signal's items take while they wait for the receiver, in bytes.
         max_file_bytes: The size at which a file is set aside as ``traces-<n>.jsonl``.
     """
 
@@ -52,6 +53,7 @@ class Settings(pydantic.BaseModel):
     metric_interval_s: Annotated[float | None, pydantic.Field(ge=0.1, le=86_400)] = None
     rounds: Rounds = Rounds.SPAN_EVENTS
     max_round_events: Annotated[int, pydantic.Field(ge=0, le=100_000)] = 512
+    max_queue_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
     max_file_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
 
     @property

@@ -1,6 +1,8 @@
 """The queue between one signal and a receiver, and the thread that empties it.
 
-No item vanishes: it is exported, or it is counted as lost and the reason is logged, once per outage.
+No item vanishes: it is exported, or it is counted as lost and the reason is logged, once per outage. A request is tried
+again until the queue is full or the end has come, however long the receiver is away. From a full queue the oldest items
+go first: a span ends, and is queued, before the span above it, so those that stay have their parents.
 
 The SDK's batch processors do not serve here: they drop items from a full queue instead of slowing the source down,
 bound the queue by items instead of bytes, and ignore the result of an export.
@@ -13,13 +15,11 @@ import os
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-
-import msgspec
 
 from proofstream_otel.environment import Batching
 from proofstream_otel.otlp import protobuf
+from proofstream_otel.otlp.item_queue import Item, ItemQueue
 from proofstream_otel.otlp.resources import MAX_KNOWN, Resources
 from proofstream_otel.otlp.transport import Reply, Transport
 from proofstream_otel.values.signals import TRACES, ExportCounts, Signal
@@ -32,18 +32,14 @@ Must stay below the 5 s after which a host at its end abandons a lane that makes
 
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 16.0
+_LONGEST_ASKED_S = 60.0
+"""The longest pause that a receiver may ask for. Longer ones would fill the queue because of one wrong number."""
 _JITTER = 0.2
 """Spreads attempts over time, so that many exporters do not return to a recovering receiver at the same moment."""
 _SHARE_OF_DEADLINE = 0.9
 """The part of the time for closing that may be spent on sending. The rest is for counting losses and for warnings."""
-
-
-class _Item(msgspec.Struct, frozen=True, gc=False):
-    """One encoded span, log record or metric, the number of items that it counts as, and its encoded resource."""
-
-    resource: bytes
-    content: bytes
-    count: int
+_LAST_ATTEMPT_S = 0.5
+"""The last attempt begins this long before that part ends, however long the pause should be."""
 
 
 class Exporter:
@@ -89,15 +85,17 @@ class Exporter:
         self._owner = os.getpid()
         # Guards everything below, and wakes both threads: the lane waits for room, the exporter for items.
         self._changed = threading.Condition()
-        self._queue: deque[_Item] = deque()
-        self._queued_bytes = 0
-        self._queued_items = 0
+        self._queue = ItemQueue(batching)
         self._in_flight = 0
         self._oldest_s = 0.0
         self._acknowledged_s = 0.0
         self._overflowing = False
+        # Whether items were dropped since the current request was made. Then it gives way as well, if it fails: it may
+        # be the one that the receiver can never answer.
+        self._is_crowded = False
         self._failing = False
         self._trouble = ""
+        self._backoff_s = _FIRST_BACKOFF_S
         self._hurried = False
         self._abandoned = False
         self._closing_at: float | None = None
@@ -109,36 +107,30 @@ class Exporter:
     # The lane's thread
 
     def queue_item(
-        self,
-        resource: tuple[tuple[str, str], ...],
-        content: bytes,
-        *,
-        count: int = 1,
-        reserve: int = 1,
-        patient: bool = True,
+        self, resource: tuple[tuple[str, str], ...], content: bytes, *, count: int = 1, patient: bool = True
     ) -> None:
         """Queue an encoded item. Wait while the queue is full, as long as the receiver keeps accepting requests.
+
+        After that, the oldest items are lost.
 
         Args:
             resource: The attributes that its session gives the resource.
             content: The encoded item.
             count: The number of items that it counts as.
-            reserve: The factor by which the queue may exceed its size for this item.
-            patient: Whether to wait. If not, the item is lost when the queue is full.
+            patient: Whether to wait.
         """
         if os.getpid() != self._owner or self._unwanted:
             return
-        item = _Item(self._resource_of(resource), content, count)
+        item = Item(self._resource_of(resource), content, count)
         with self._changed:
-            if self._abandoned or not self._wait_for_room(len(content), reserve=reserve, patient=patient):
-                self._trouble = self._trouble or "the queue is full"
+            if self._abandoned:
                 self._lost += count
                 return
+            if not self._wait_for_room(item, patient=patient):
+                self._overflow(item)
             if not self._queue:
                 self._oldest_s = time.monotonic()
-            self._queue.append(item)
-            self._queued_bytes += len(content)
-            self._queued_items += count
+            self._queue.append_item(item)
             self._changed.notify_all()
 
     def counters(self) -> dict[str, int]:
@@ -179,9 +171,8 @@ class Exporter:
             self._abandoned = True
             if self._in_flight and not self._trouble:
                 self._trouble = "no answer in time"
-            self._lost += self._in_flight + self._queued_items
-            self._in_flight = self._queued_items = 0
-            self._queue.clear()
+            self._lost += self._in_flight + self._queue.drop_all()
+            self._in_flight = 0
         # A transport is not safe for two threads. If ours is stuck in it, leave both to the end of the process.
         if not self._thread.is_alive():
             self._transport.close()
@@ -203,36 +194,32 @@ class Exporter:
             self._encoded_resources[session] = found
         return found
 
-    def _wait_for_room(self, size: int, *, reserve: int, patient: bool) -> bool:
+    def _wait_for_room(self, item: Item, *, patient: bool) -> bool:
         waiting_since = time.monotonic()
-        while not self._has_room(size, reserve):
+        while not self._queue.has_room(item):
             # Each acknowledgement renews the patience: a slow receiver slows the source down instead of losing items.
             patient_until = max(waiting_since, self._acknowledged_s) + PATIENCE_S
             left = patient_until - time.monotonic()
             # Once items are being lost, wait no more until something is acknowledged, or every item would cost 4 s.
             if self._hurried or self._overflowing or not patient or left <= 0:
-                self._overflow()
                 return False
             self._changed.wait(left)
         return True
 
-    def _has_room(self, size: int, reserve: int) -> bool:
-        limit = self._batching.max_queue_items
-        if limit is not None and len(self._queue) >= limit * reserve:
-            return False
-        # An empty queue takes any item, however large.
-        return not self._queue or self._queued_bytes + size <= self._batching.max_queue_bytes * reserve
-
-    def _overflow(self) -> None:
+    def _overflow(self, item: Item) -> None:
+        """Make room for an item at the cost of the oldest ones; warn once per outage."""
         if not self._overflowing:
+            self._overflowing = True
             self._log.warning(
-                "%s are being lost: %s takes nothing, and %d %s are waiting",
+                "%s are being lost: %s takes nothing, and its queue is full (%s): the oldest %s go first",
                 self._signal.name,
                 self._transport.shown,
-                self._queued_items,
+                self._queue.bound_hit_by(item),
                 self._signal.items,
             )
-        self._overflowing = True
+        self._trouble = self._trouble or "the queue is full"
+        self._lost += self._queue.drop_oldest(item)
+        self._is_crowded = True
 
     # The exporting thread
 
@@ -242,23 +229,15 @@ class Exporter:
             reply = self._deliver(protobuf.encode_request(self._scope, _by_resource(batch)), count)
             self._settle(reply, count)
 
-    def _next_batch(self) -> list[_Item] | None:
+    def _next_batch(self) -> list[Item] | None:
         """Wait until a request is due and take its items off the queue. Return None when no more will come."""
         with self._changed:
             while (wait_s := self._due_in()) > 0:
                 self._changed.wait(wait_s)
             if not self._queue:
                 return None
-            batch: list[_Item] = []
-            size = 0
-            while self._queue and len(batch) < self._batching.max_request_items:
-                size += len(self._queue[0].content)
-                if batch and size > self._batching.max_request_bytes:
-                    break
-                item = self._queue.popleft()
-                self._queued_bytes -= len(item.content)
-                self._queued_items -= item.count
-                batch.append(item)
+            batch = self._queue.take_batch()
+            self._is_crowded = False
             self._in_flight = sum(item.count for item in batch)
             # The true time of the oldest item left is unknown; at worst a part of a batch waits for one more delay.
             self._oldest_s = time.monotonic()
@@ -271,46 +250,61 @@ class Exporter:
             return 0.0
         if not self._queue:
             return threading.TIMEOUT_MAX
-        full = (
-            self._queued_bytes >= self._batching.max_request_bytes
-            or len(self._queue) >= self._batching.max_request_items
-        )
-        return 0.0 if full else max(0.0, self._oldest_s + self._batching.delay_s - time.monotonic())
+        if self._queue.fills_request:
+            return 0.0
+        return max(0.0, self._oldest_s + self._batching.delay_s - time.monotonic())
 
     def _deliver(self, body: bytes, count: int) -> Reply:
-        """Send one request until it is accepted, refused for good, or given up."""
-        give_up_at = time.monotonic() + self._batching.give_up_s
-        backoff_s = _FIRST_BACKOFF_S
+        """Send one request until it is accepted, refused for good, or given up: for newer items, or at the end."""
         while True:
-            # At least one attempt: past the deadline, a receiver that answers at once may still accept.
-            reply = self._transport.post(body, max(0.001, self._left_until(give_up_at)))
-            if reply.accepted:
-                return reply
-            self._failed_attempts += 1
-            if not reply.retryable:
+            reply = self._transport.post(body, self._attempt_s())
+            if not reply.accepted:
+                self._failed_attempts += 1
+            if reply.accepted or not reply.retryable:
+                self._backoff_s = _FIRST_BACKOFF_S
                 return reply
             self._log_trouble(reply.reason, f"{count} {self._signal.items} are tried again")
-            asked = reply.retry_after_s
-            jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
-            wait_s = backoff_s * jitter if asked is None else asked
-            if not self._pause(wait_s, give_up_at):
+            # The pause comes first, because after giving up the next request follows at once.
+            if not self._pause(self._next_pause_s(reply)) or (self._is_crowded and self._closing_at is None):
                 return reply
-            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
 
-    def _left_until(self, give_up_at: float) -> float:
-        limit = give_up_at if self._closing_at is None else min(give_up_at, self._closing_at)
-        return limit - time.monotonic()
+    def _attempt_s(self) -> float:
+        """Return how long the next attempt may take."""
+        if self._closing_at is None:
+            return self._batching.attempt_s
+        # At least one attempt: past the deadline, a receiver that answers at once may still accept.
+        return min(self._batching.attempt_s, max(0.001, self._closing_at - time.monotonic()))
 
-    def _pause(self, wait_s: float, give_up_at: float) -> bool:
-        """Wait before the next attempt. Return False if no time is left for one."""
-        again_at = time.monotonic() + wait_s
+    def _next_pause_s(self, reply: Reply) -> float:
+        """Return the time until the next attempt: the back-off, or longer if the receiver asks for it."""
+        backoff_s = self._backoff_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+        self._backoff_s = min(2 * self._backoff_s, _LONGEST_BACKOFF_S)
+        asked_s = min(reply.retry_after_s, _LONGEST_ASKED_S) * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
+        return max(backoff_s, asked_s)
+
+    def _pause(self, wait_s: float) -> bool:
+        """Wait before the next attempt, until the last moment for one at most. Return False if that has passed."""
         with self._changed:
-            # Look again after each wake-up: `begin_closing` may have brought the deadline forward.
-            while (left := again_at - time.monotonic()) > 0:
-                if left > self._left_until(give_up_at):
-                    return False
+            if self._is_too_late:
+                return False
+            again_at = time.monotonic() + wait_s
+            was_closing = self._closing_at is not None
+            while True:
+                if self._closing_at is not None:
+                    if not was_closing:
+                        # Ask again at once: the pauses had grown, and meanwhile the receiver may be back.
+                        self._backoff_s = _FIRST_BACKOFF_S
+                        return True
+                    again_at = min(again_at, self._closing_at - _LAST_ATTEMPT_S)
+                left = again_at - time.monotonic()
+                if left <= 0:
+                    return True
                 self._changed.wait(left)
-        return True
+
+    @property
+    def _is_too_late(self) -> bool:
+        """Whether no time is left for one more attempt."""
+        return self._closing_at is not None and time.monotonic() >= self._closing_at - _LAST_ATTEMPT_S
 
     def _settle(self, reply: Reply, count: int) -> None:
         """Count the items of a request by its outcome."""
@@ -326,7 +320,7 @@ class Exporter:
                 self._lost += rejected
             elif reply.unsupported and self._may_be_refused and not self._exported:
                 self._unwanted = True
-                self._clear()
+                self._queue.drop_all()
             else:
                 self._failures += 1
                 self._lost += count
@@ -336,13 +330,8 @@ class Exporter:
 
     def _give_up_rest(self, reply: Reply) -> None:
         """At the end of the run, give up the queue as well: no time is left for a receiver that is away."""
-        if self._closing_at is not None and reply.retryable:
-            self._lost += self._queued_items
-            self._clear()
-
-    def _clear(self) -> None:
-        self._queue.clear()
-        self._queued_bytes = self._queued_items = 0
+        if reply.retryable and self._is_too_late:
+            self._lost += self._queue.drop_all()
 
     def _report(self, reply: Reply, count: int) -> None:
         name, items = self._signal.name, self._signal.items
@@ -371,7 +360,7 @@ class Exporter:
             )
 
 
-def _by_resource(batch: list[_Item]) -> list[tuple[bytes, list[bytes]]]:
+def _by_resource(batch: list[Item]) -> list[tuple[bytes, list[bytes]]]:
     groups: dict[bytes, list[bytes]] = {}
     for item in batch:
         groups.setdefault(item.resource, []).append(item.content)

@@ -15,6 +15,8 @@ from proofstream_otel.otlp.transport import Reply, without_secrets
 from proofstream_otel.values.signals import Signal
 
 _DEFAULT_PORT = 4317
+_RECONNECT_MS = 1000
+"""The longest pause before gRPC connects again. It would grow to two minutes, which outlast the end of a run."""
 _RETRYABLE = frozenset(
     {
         grpc.StatusCode.CANCELLED,
@@ -53,7 +55,6 @@ class GrpcTransport:
             channel: Any = self._channel
             call = channel.unary_unary(self._rpc)  # without serializers it takes and returns bytes
             answer = call(body, timeout=min(timeout_s, self._timeout_s), metadata=self._metadata)
-            rejected, message = decode_rejection(bytes(answer))
         except grpc.RpcError as error:
             code = error.code()
             return Reply(
@@ -64,7 +65,8 @@ class GrpcTransport:
             )
         except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
             return Reply(accepted=False, reason=str(error))
-        return Reply(accepted=True, rejected=max(0, rejected), reason=message)
+        rejected, message = decode_rejection(bytes(answer))
+        return Reply(accepted=True, rejected=rejected, reason=message)
 
     def close(self) -> None:
         """Close the channel."""
@@ -72,14 +74,15 @@ class GrpcTransport:
             self._channel.close()
 
     def _open(self) -> grpc.Channel:
+        options = (("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),)
         if not self._secure:
-            return grpc.insecure_channel(self._target, compression=self._compression)
+            return grpc.insecure_channel(self._target, options, compression=self._compression)
         credentials = grpc.ssl_channel_credentials(
             root_certificates=_read(self._tls.authority),
             private_key=_read(self._tls.key),
             certificate_chain=_read(self._tls.certificate),
         )
-        return grpc.secure_channel(self._target, credentials, compression=self._compression)
+        return grpc.secure_channel(self._target, credentials, options, compression=self._compression)
 
 
 def _read(path: Path | None) -> bytes | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from http.cookiejar import DefaultCookiePolicy
 
 import requests
 
@@ -43,6 +44,8 @@ class HttpTransport:
         if self._gzip:
             self._session.headers["Content-Encoding"] = "gzip"
         self._session.headers.update(headers)
+        # A receiver may set any number of cookies; none is kept or sent back.
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         # Without this, requests replaces a configured Authorization header by credentials from .netrc.
         self._session.auth = _unchanged
         tls = environment.tls(signal)
@@ -63,7 +66,7 @@ class HttpTransport:
                 self._url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
             ) as response:
                 return _reply(response, _read(response, deadline))
-        except (requests.ConnectionError, requests.Timeout) as error:
+        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
             return Reply(accepted=False, reason=_plain(error), retryable=True)
         except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
             return Reply(accepted=False, reason=_plain(error))
@@ -80,20 +83,24 @@ def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
 def _read(response: requests.Response, deadline: float) -> bytes:
     """Read the answer, up to a limit and until the deadline."""
     answer = b""
-    for chunk in response.iter_content(_CHUNK_BYTES):
-        answer += chunk
-        if len(answer) > MAX_ANSWER_BYTES:
-            break
-        if time.monotonic() > deadline:
-            # The timeout of requests is for each read, so a trickle of bytes would pass it.
-            raise requests.Timeout("the answer takes too long")
+    try:
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            answer += chunk
+            if len(answer) > MAX_ANSWER_BYTES:
+                break
+            if time.monotonic() > deadline:
+                # The timeout of requests is for each read, so a trickle of bytes would pass it.
+                raise requests.Timeout("the answer takes too long")
+    except requests.exceptions.ContentDecodingError:
+        return b""  # the status says whether the receiver accepted the request
     return answer
 
 
 def _reply(response: requests.Response, answer: bytes) -> Reply:
     status = response.status_code
     if status // 100 == 2:  # noqa: PLR2004 - the class of successful answers
-        return _accepted(answer)
+        rejected, message = decode_rejection(answer)
+        return Reply(accepted=True, rejected=rejected, reason=message)
     return Reply(
         accepted=False,
         reason=f"HTTP {status} {response.reason or ''}".strip(),
@@ -103,31 +110,22 @@ def _reply(response: requests.Response, answer: bytes) -> Reply:
     )
 
 
-def _accepted(answer: bytes) -> Reply:
-    try:
-        rejected, message = decode_rejection(answer)
-    except ValueError:
-        # A 2xx means accepted, even if a proxy replaced the OTLP body.
-        return Reply(accepted=True)
-    return Reply(accepted=True, rejected=max(0, rejected), reason=message)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the header's delay, given in seconds or as a date, in seconds."""
+def _retry_after(value: str | None) -> float:
+    """Return the header's delay, given in seconds or as a date, in seconds; 0 if it is missing or makes no sense."""
     if value is None:
-        return None
+        return 0.0
     try:
         seconds = float(value)
     except ValueError:
-        return _until(value)
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+        seconds = _until(value)
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def _until(date: str) -> float | None:
+def _until(date: str) -> float:
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return 0.0  # the receiver may write anything
 
 
 def _plain(error: Exception) -> str:

@@ -6,15 +6,17 @@ Each line is written with one call, so that a killed process leaves whole lines.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
 
-from proofstream import ConfigError
+from proofstream import ConfigError, make_private_folder, private_opener, safe_text
 from proofstream_otel.values.signals import Signal
 
 MAX_LINE_BYTES = 512 * 2**10
 
+_MAX_PATH_CHARS = 1024
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
@@ -28,6 +30,7 @@ class JsonLines:
             ConfigError: The folder or the file cannot be made.
         """
         self._path = folder / f"{signal.file_stem}.jsonl"
+        self._shown = safe_text(str(self._path), _MAX_PATH_CHARS)
         self._signal = signal
         self._max_bytes = max_bytes
         self._log = log
@@ -38,10 +41,13 @@ class JsonLines:
         self._next = 1
         self._fd: int | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
             self._open()
         except OSError as error:
-            raise ConfigError(f"otel.file: cannot write to {folder}: {error.strerror}") from None
+            # A file in the place of one of the folders "exists", which would be a strange reason here.
+            reason = os.strerror(errno.ENOTDIR) if isinstance(error, FileExistsError) else error.strerror
+            shown = safe_text(str(folder), _MAX_PATH_CHARS)
+            raise ConfigError(f"otel.file: cannot write to {shown}: {reason}") from None
 
     def append_line(self, line: bytes, count: int = 1) -> None:
         """Append a line that holds `count` items. Count what cannot be written, and warn once."""
@@ -52,7 +58,7 @@ class JsonLines:
         except OSError as error:
             if not self._lost:
                 name = self._signal.name
-                self._log.warning("%s are being lost: cannot write %s: %s", name, self._path, error.strerror)
+                self._log.warning("%s are being lost: cannot write %s: %s", name, self._shown, error.strerror)
             self._lost += count
         else:
             self._written += count
@@ -65,7 +71,7 @@ class JsonLines:
         """Close the file."""
         self._close()
         if self._lost:
-            self._log.warning("%d %s could not be written to %s", self._lost, self._signal.items, self._path)
+            self._log.warning("%d %s could not be written to %s", self._lost, self._signal.items, self._shown)
 
     def _append(self, line: bytes) -> None:
         if self._size and self._size + len(line) > self._max_bytes:
@@ -95,7 +101,7 @@ class JsonLines:
                 self._path.rename(self._free_path())
         except FileNotFoundError:
             pass
-        self._fd = os.open(self._path, _FLAGS, 0o644)
+        self._fd = private_opener(str(self._path), _FLAGS)
         self._size = os.fstat(self._fd).st_size
 
     def _free_path(self) -> Path:

@@ -80,14 +80,14 @@ def _encode_group(scope: bytes, resource: bytes, spans: list[bytes]) -> bytes:
 def decode_rejection(response: bytes) -> tuple[int, str]:
     """Return the number of items that a receiver rejected although it accepted the request, and its message.
 
-    Raises:
-        ValueError: It is not an OTLP response.
+    Return 0 and an empty text if it is not an OTLP response: the status says that the request was accepted, even if a
+    proxy replaced the body.
     """
     try:
         partial = ExportTraceServiceResponse.FromString(response).partial_success
-    except Exception as error:
-        raise ValueError("not an OTLP response") from error
-    return partial.rejected_spans, partial.error_message  # the other signals use the same field number
+    except Exception:  # noqa: BLE001 - protobuf's own error has no types, and any other means the same
+        return 0, ""
+    return max(0, partial.rejected_spans), partial.error_message  # the other signals use the same field number
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -20,8 +20,7 @@ class SpanSender:
 
     def write_span(self, span: SpanValues) -> None:
         """Queue a span."""
-        # Roots end last and hold the trace together, so they get room of their own.
-        self._exporter.queue_item(span.resource, encode_span(span), reserve=2 if span.is_root else 1)
+        self._exporter.queue_item(span.resource, encode_span(span))
 
 
 class LogSender:
@@ -44,5 +43,6 @@ class MetricSender:
     def write_metrics(self, collected: Sequence[MetricPoints]) -> None:
         """Queue a collection."""
         for group in collected:
-            # Never wait for a receiver that is away: the next collection has newer values of the same series.
+            # Never wait for a receiver that is away. Collections are kept as long as the queue has room, because they
+            # are the history of the outage; from a full one the oldest go, and later ones have newer values.
             self._exporter.queue_item((), encode_metric(group), count=len(group.points), patient=False)

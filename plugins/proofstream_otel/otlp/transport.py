@@ -12,15 +12,17 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from proofstream import safe_text
+
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one attempt.
 
     Attributes:
         accepted: Whether the receiver accepted the request.
-        reason: Why it did not, or its message if it did; may be empty.
+        reason: Why it did not, or its message if it did, in one harmless line; may be empty.
         retryable: Whether another attempt may be accepted.
-        retry_after_s: Seconds until the receiver wants the next attempt, or None.
+        retry_after_s: Seconds that the receiver asks to wait before the next attempt; 0 if it does not ask.
         rejected: Items that it refused to keep although it accepted the request.
         unsupported: Whether it does not know this signal at all.
     """
@@ -28,9 +30,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     accepted: bool
     reason: str = ""
     retryable: bool = False
-    retry_after_s: float | None = None
+    retry_after_s: float = 0.0
     rejected: int = 0
     unsupported: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the reason safe to log: a receiver writes it."""
+        msgspec.structs.force_setattr(self, "reason", safe_text(self.reason))
 
 
 class Transport(Protocol):
@@ -49,6 +55,6 @@ class Transport(Protocol):
 
 
 def without_secrets(url: str) -> str:
-    """Return the URL without user, password and query."""
+    """Return the URL without user, password and query, as one harmless line."""
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return safe_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

@@ -165,12 +165,13 @@ def test_10_nothing_is_flushed_on_the_callers_thread(kit: Any, silent: str) -> N
     host.close(0.2)
 
 
-def test_11_a_failing_request_is_given_up_and_the_next_one_goes_out(
+def test_11_a_failing_request_is_given_up_when_the_queue_is_full_and_the_next_one_goes_out(
     kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setenv("OTEL_BSP_EXPORT_TIMEOUT", "200")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "3")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "3")
+    monkeypatch.setattr(exporter, "PATIENCE_S", 0.1)
     monkeypatch.setattr(exporter, "_FIRST_BACKOFF_S", 0.15)
     receiver.answers = [kit.Answer(status=503), kit.Answer(status=503), kit.Answer()]
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})

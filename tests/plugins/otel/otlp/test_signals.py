@@ -108,7 +108,7 @@ def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str) -> None
 
 
 def test_a_full_queue_of_metrics_blocks_nothing(kit: Any, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(_: Any) -> environment.Batching:
+    def small(*_: Any) -> environment.Batching:
         return environment.Batching(max_queue_bytes=2000, delay_s=60)
 
     monkeypatch.setattr(environment, "batching_of", small)
