@@ -135,7 +135,7 @@ def _borrowed_writer(context: PluginContext, passed_in: TracerProvider | None) -
 def _borrowed_meter(context: PluginContext, passed_in: MeterProvider | None) -> BorrowedMeter | None:
     provider = passed_in or metrics.get_meter_provider()
     usable = passed_in is not None or isinstance(provider, SdkMeterProvider)
-    return BorrowedMeter(provider, context.identity) if usable else None
+    return BorrowedMeter(provider, context.identity, context.log) if usable else None
 
 
 def _own(settings: Settings, context: PluginContext) -> Destinations:
@@ -174,7 +174,7 @@ class _Opening:
     def destinations(self) -> Destinations:
         """Return the destinations opened so far."""
         if self._found.metric_sinks:
-            self._found.meter = OwnMeter(exemplars=environment.wants_exemplars())
+            self._found.meter = OwnMeter(exemplars=environment.wants_exemplars(), log=self._context.log)
         return self._found
 
     def _write_to(self, lines: JsonLines, signal: Signal) -> None:

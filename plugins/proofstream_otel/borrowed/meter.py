@@ -5,25 +5,31 @@ We never shut the provider down, flush it or make it global. Exemplars and views
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
 
-from proofstream_otel.metrics.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
+from proofstream_otel.metrics.label_values import Key
+from proofstream_otel.metrics.meter import Meter, Number, Reading, bounded, fitting, usable_reading
 from proofstream_otel.sdk_context import context_of_ref
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, SCOPE, Instrument, Metric
 from proofstream_otel.values.spans import SpanRef
 
 
 class BorrowedMeter(Meter):
-    """Hands measurements to the provider's instruments; the provider reads gauges when it wants them."""
+    """Hands measurements to the provider's instruments; the provider reads gauges when it wants them.
 
-    def __init__(self, provider: MeterProvider, identity: Mapping[str, str]) -> None:
-        super().__init__()
+    A provider cannot end series, so the values that an attribute had first stay, and all others are `other`.
+    """
+
+    def __init__(self, provider: MeterProvider, identity: Mapping[str, str], log: logging.Logger | None = None) -> None:
+        super().__init__(log=log)
         self._meter = provider.get_meter(SCOPE, identity.get("proofstream.version", ""))
         self._counters: dict[Metric, Counter] = {}
         self._totals: dict[Metric, dict[Key, Number]] = {}
+        self._recorded: dict[Metric, dict[Key, None]] = {}
         self._histograms: dict[Metric, Histogram] = {}
         self._readings: dict[Metric, dict[Key, Reading]] = {}
         for metric in METRICS:
@@ -65,6 +71,9 @@ class BorrowedMeter(Meter):
         self._counters[metric].add(type(totals[key])(amount), dict(key), Context())
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
+        recorded = self._recorded.setdefault(metric, {})
+        key = bounded(recorded, key)
+        recorded[key] = None
         self._histograms[metric].record(value, dict(key), Context() if ref is None else context_of_ref(ref))
 
     def _watch(self, metric: Metric, key: Key, reading: Reading) -> None:

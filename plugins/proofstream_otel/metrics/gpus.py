@@ -6,16 +6,20 @@ import time
 from collections.abc import Callable, Iterator
 
 from proofstream import GpuReading, GpuSnapshot, GpuStatus, GpuTelemetry, ReportedDevices
-from proofstream_otel.metrics.meter import Labels, Meter, Number
+from proofstream_otel.metrics.label_values import MAX_VALUES, Labels
+from proofstream_otel.metrics.meter import Meter, Number
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 
 SILENT_AFTER_S = 60.0
 """Series of a device end when it has been silent for this long."""
 
-MAX_DEVICES = 256
+IDLE_AFTER_S = 10.0
+"""A device that has been silent for this long makes room for another one, if there are too many."""
+
+MAX_DEVICES = MAX_VALUES
 """The most devices that are followed, measured and reported ones each."""
 
-_MAX_REASONS = 64
+_MAX_REASONS = 16
 _HZ_PER_MHZ = 1e6
 _STATES = {"ok": "ok", "degraded": "degraded", "lost": "failed"}
 
@@ -66,11 +70,12 @@ class GpuMetrics:
         self._reported.forget()
 
     def _show(self, reading: GpuReading) -> None:
-        device = self._devices.get(reading.id)
+        device = self._devices.pop(reading.id, None)
         if device is None:
-            if len(self._devices) >= MAX_DEVICES:
+            if len(self._devices) >= MAX_DEVICES and not self._make_room():
                 return
-            device = self._devices[reading.id] = _Device()
+            device = _Device()
+        self._devices[reading.id] = device  # the one heard of last comes last
         device.heard_at = self._clock()
         for reason in reading.throttle_reasons or ():
             if len(device.reasons) < _MAX_REASONS:
@@ -84,6 +89,15 @@ class GpuMetrics:
             self._meter.set_value(metric, value, labels)
         device.shown = now_shown
 
+    def _make_room(self) -> bool:
+        """Hide the device that has been silent for longest. Return False if even that one is not idle."""
+        device_id, device = next(iter(self._devices.items()))
+        if self._clock() - device.heard_at <= IDLE_AFTER_S:
+            return False  # if more devices report than are followed, they must not push out each other
+        self._hide(device)
+        del self._devices[device_id]
+        return True
+
     def _hide(self, device: _Device) -> None:
         for series in device.shown:
             self._meter.end_series(*series)
@@ -94,29 +108,34 @@ class ReportedFigures:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._reported = ReportedDevices()
-        self._shown: dict[int, None] = {}
+        # The filter of each device; the device heard of last comes last.
+        self._filters: dict[int, ReportedDevices] = {}
 
     def record_status(self, event: GpuStatus) -> None:
         """Record a status."""
         for device in event.devices[:MAX_DEVICES]:
-            if device.device_id in self._shown or len(self._shown) < MAX_DEVICES:
-                self._shown[device.device_id] = None
-                self._record_device(event, device)
+            known = self._filters.pop(device.device_id, None)
+            if known is None and len(self._filters) >= MAX_DEVICES:
+                self._forget_device(next(iter(self._filters)))
+            self._filters[device.device_id] = known or ReportedDevices()
+            self._record_device(event, device)
 
     def forget(self) -> None:
         """End all series."""
-        for device_id in self._shown:
-            for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
-                self._meter.end_series(metric, {Label.DEVICE: device_id})
-        self._shown.clear()
-        self._reported.forget()
+        for device_id in list(self._filters):
+            self._forget_device(device_id)
+
+    def _forget_device(self, device_id: int) -> None:
+        del self._filters[device_id]
+        for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
+            self._meter.end_series(metric, {Label.DEVICE: device_id})
 
     def _record_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
         labels = {Label.DEVICE: device.device_id}
+        known = self._filters[device.device_id]
         figures: dict[Metric, Number | None] = {
-            Metrics.REPORTED_UTILIZATION: self._reported.utilization(event, device),
-            Metrics.REPORTED_FREE_MEMORY: self._reported.free_memory_bytes(device),
+            Metrics.REPORTED_UTILIZATION: known.utilization(event, device),
+            Metrics.REPORTED_FREE_MEMORY: known.free_memory_bytes(device),
         }
         for metric, figure in figures.items():
             if figure is None:

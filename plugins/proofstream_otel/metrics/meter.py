@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TypeAlias
 
-from proofstream_otel.values import safe
+from proofstream_otel.metrics.label_values import Key, Labels, LabelValue, LabelValues, key_of
 from proofstream_otel.values.semconv import Metric
 from proofstream_otel.values.spans import SpanRef
 
 Number: TypeAlias = int | float
-Labels: TypeAlias = Mapping[str, str | int]
 Reading: TypeAlias = Callable[[], Number | None]
 """Returns the current value, or None while there is no value."""
-
-Key: TypeAlias = tuple[tuple[str, str | int], ...]
-"""Sorted labels: the key of a series."""
 
 MAX_SERIES = 2000
 """The most series of one metric. Measurements for further ones go into the series `OVERFLOW`."""
 
 OVERFLOW: Key = (("otel.metric.overflow", True),)
 
-_MAX_LABEL_CHARS = 128
 _MAX_INT = 2**63 - 1
 
 
@@ -33,34 +28,49 @@ class Meter(ABC):
     """Takes measurements; leaves out and counts the ones that are not finite.
 
     One thread makes all calls. Another one may call `Reading` functions.
+
+    Args:
+        evict: Ends all series with a value of an attribute. Without it, the values that came first stay.
+        log: Is told of attributes with too many values.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, evict: Callable[[tuple[str, LabelValue]], None] | None = None, log: logging.Logger | None = None
+    ) -> None:
         self._refused = 0
+        self._values = LabelValues(evict, log)
+
+    def hold_labels(self, labels: Labels) -> dict[str, LabelValue]:
+        """Keep values live until `release_labels`. Return the labels as they are exported: `other` found no room."""
+        return dict(self._values.hold_key(key_of(labels)))
+
+    def release_labels(self, held: Labels) -> None:
+        """Let the values of held labels make room for others again, once they are the ones used longest ago."""
+        self._values.release_key(key_of(held))
 
     def add_count(self, metric: Metric, amount: Number, labels: Labels) -> None:
         """Raise a counter; raise it by 0 to begin its series."""
         if self._is_usable(amount) and amount >= 0:
-            self._add(metric, fitting(amount), key_of(labels))
+            self._add(metric, fitting(amount), self._admitted(labels))
 
     def record_value(self, metric: Metric, value: float, labels: Labels, ref: SpanRef | None) -> None:
         """Add a measurement to a histogram; `ref` is the span that was measured."""
         if self._is_usable(value):
-            self._record(metric, float(value), key_of(labels), ref)
+            self._record(metric, float(value), self._admitted(labels), ref)
 
     def set_value(self, metric: Metric, value: Number, labels: Labels) -> None:
         """Set a gauge, an up-down counter, or a counter that a third party counts."""
         if self._is_usable(value):
             number = fitting(value)
-            self._watch(metric, key_of(labels), lambda: number)
+            self._watch(metric, self._admitted(labels), lambda: number)
 
     def watch_value(self, metric: Metric, labels: Labels, reading: Reading) -> None:
         """Read the value of a gauge whenever metrics are collected."""
-        self._watch(metric, key_of(labels), reading)
+        self._watch(metric, self._admitted(labels), reading)
 
     def end_series(self, metric: Metric, labels: Labels) -> None:
         """End a series that `set_value` or `watch_value` began."""
-        self._end(metric, key_of(labels))
+        self._end(metric, self._values.find_key(key_of(labels)))
 
     @property
     def refused(self) -> int:
@@ -79,22 +89,13 @@ class Meter(ABC):
     @abstractmethod
     def _end(self, metric: Metric, key: Key) -> None: ...
 
+    def _admitted(self, labels: Labels) -> Key:
+        return self._values.admit_key(key_of(labels))
+
     def _is_usable(self, value: Number) -> bool:
         usable = isinstance(value, int) or math.isfinite(value)
         self._refused += not usable
         return usable
-
-
-def key_of(labels: Labels) -> Key:
-    """Make the key of a series; its texts are made safe and cut."""
-    return _key_of(tuple(labels.items()))
-
-
-@lru_cache(4096)
-def _key_of(labels: Key) -> Key:
-    return tuple(
-        (key, safe.text(value, _MAX_LABEL_CHARS) if isinstance(value, str) else value) for key, value in sorted(labels)
-    )
 
 
 def bounded(series: Mapping[Key, object], key: Key) -> Key:

@@ -6,11 +6,14 @@ on threads and at times of their own.
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from proofstream_otel.metrics.meter import Key, Meter, Number, Reading, bounded, fitting, usable_reading
+from proofstream_otel.metrics.label_values import Key, LabelValue, with_other
+from proofstream_otel.metrics.meter import Meter, Number, Reading, bounded, fitting, usable_reading
 from proofstream_otel.values.metric_points import (
     MAX_POINTS,
     Exemplar,
@@ -22,15 +25,28 @@ from proofstream_otel.values.metric_points import (
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metric
 from proofstream_otel.values.spans import SpanRef
 
+_BEFORE_NS = 1_000_000
+"""How long before the values of a collection other series end, so that at no time more are live than are allowed."""
+
 
 class _SumSeries:
-    __slots__ = ("start_unix_nano", "value")
+    __slots__ = ("_sent", "start_unix_nano", "value")
 
     def __init__(self) -> None:
         self.value: Number = 0
+        self._sent: Number = 0
         self.start_unix_nano = 0
 
+    @property
+    def has_unsent(self) -> bool:
+        return self.value != self._sent
+
+    def add_unsent(self, other: _SumSeries) -> None:
+        """Add the part of another series that no collection has shown."""
+        self.value = fitting(self.value + other.value - other._sent)
+
     def point(self, key: Key, now: int) -> Point:
+        self._sent = self.value
         return NumberPoint(dict(key), self.start_unix_nano, now, self.value)
 
     def zero(self, key: Key) -> Point:
@@ -38,12 +54,13 @@ class _SumSeries:
 
 
 class _HistogramSeries:
-    __slots__ = ("_buckets", "_count", "_exemplars", "_max", "_min", "_sum", "start_unix_nano")
+    __slots__ = ("_buckets", "_exemplars", "_max", "_min", "_sent_buckets", "_sent_sum", "_sum", "start_unix_nano")
 
     def __init__(self) -> None:
         self._buckets = [0] * (len(DURATION_BUCKETS_S) + 1)
-        self._count = 0
         self._sum = 0.0
+        self._sent_buckets = self._buckets.copy()
+        self._sent_sum = 0.0
         self._min = float("inf")
         self._max = float("-inf")
         self._exemplars: dict[int, Exemplar] = {}
@@ -52,20 +69,33 @@ class _HistogramSeries:
     def record(self, value: float, exemplar: Exemplar | None) -> None:
         bucket = bisect_left(DURATION_BUCKETS_S, value)
         self._buckets[bucket] += 1
-        self._count += 1
         self._sum += value
         self._min = min(self._min, value)
         self._max = max(self._max, value)
         if exemplar is not None:
             self._exemplars[bucket] = exemplar
 
+    @property
+    def has_unsent(self) -> bool:
+        return self._buckets != self._sent_buckets
+
+    def add_unsent(self, other: _HistogramSeries) -> None:
+        """Add the part of another series that no collection has shown."""
+        for bucket, (count, sent) in enumerate(zip(other._buckets, other._sent_buckets, strict=True)):
+            self._buckets[bucket] += count - sent
+        self._sum += other._sum - other._sent_sum
+        self._min = min(self._min, other._min)
+        self._max = max(self._max, other._max)
+        self._exemplars |= other._exemplars
+
     def point(self, key: Key, now: int) -> Point:
+        self._sent_buckets, self._sent_sum = self._buckets.copy(), self._sum
         exemplars, self._exemplars = list(self._exemplars.values()), {}  # send each once
         return HistogramPoint(
             attributes=dict(key),
             start_unix_nano=self.start_unix_nano,
             time_unix_nano=now,
-            count=self._count,
+            count=sum(self._buckets),
             sum=self._sum,
             min=self._min,
             max=self._max,
@@ -87,16 +117,26 @@ class _HistogramSeries:
         )
 
 
+_Series = TypeVar("_Series", _SumSeries, _HistogramSeries)
+
+
 class OwnMeter(Meter):
     """Keeps all series and their values.
 
     Args:
         exemplars: Whether histograms keep measurements that point to their spans.
         clock: Returns the time in nanoseconds since the epoch.
+        log: Is told of attributes with too many values.
     """
 
-    def __init__(self, *, exemplars: bool = True, clock: Callable[[], int] = time.time_ns) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        exemplars: bool = True,
+        clock: Callable[[], int] = time.time_ns,
+        log: logging.Logger | None = None,
+    ) -> None:
+        super().__init__(evict=self._end_all_with, log=log)
         self._exemplars = exemplars
         self._clock = clock
         self._began_unix_nano = clock()
@@ -104,46 +144,58 @@ class OwnMeter(Meter):
         self._sums: dict[Metric, dict[Key, _SumSeries]] = {}
         self._histograms: dict[Metric, dict[Key, _HistogramSeries]] = {}
         self._readings: dict[Metric, dict[Key, Reading]] = {}
-        self._shown: dict[Metric, list[Key]] = {}
+        self._shown: dict[Metric, dict[Key, None]] = {}
 
     def collect(self) -> list[MetricPoints]:
         """Return all series as they are now, in the order of the documentation.
 
         A new series of a counter or histogram begins with a zero at the time of the previous collection, when it still
-        had no value. Without that point no query could see its first increment.
+        had no value. Without that point no query could see its first increment. A series that has ended since the
+        previous collection gets a last point without a value.
         """
         # Times of one series must rise, even if the wall clock is set back.
-        now = max(self._clock(), self._collected_unix_nano + 1)
+        now = max(self._clock(), self._collected_unix_nano + 2)
         collected = [group for metric in METRICS for group in _grouped(metric, self._points(metric, now))]
         self._collected_unix_nano = now
         return collected
 
     def _points(self, metric: Metric, now: int) -> Iterator[Point]:
-        series: dict[Key, _SumSeries] | dict[Key, _HistogramSeries] = (
-            self._histograms.get(metric, {})
-            if metric.instrument is Instrument.HISTOGRAM
-            else self._sums.get(metric, {})
-        )
-        for key, state in series.items():
+        """Yield the values of a metric's series, and an end for each series that has lost its value."""
+        shown = self._shown.get(metric, {})
+        live: dict[Key, None] = {}
+        for key, state in self._counted(metric).items():
             if not state.start_unix_nano:
-                state.start_unix_nano = self._collected_unix_nano
+                # A series that ended and began again since the previous collection has a value at that time.
+                gap = (now - self._collected_unix_nano) // 2 if key in shown else 0
+                state.start_unix_nano = self._collected_unix_nano + gap
                 yield state.zero(key)
             yield state.point(key, now)
-        yield from self._read(metric, now)
-
-    def _read(self, metric: Metric, now: int) -> Iterator[Point]:
-        """Yield the values of gauges and the like, and an end for each series that has lost its value."""
-        series = self._readings.get(metric)
-        if series is None:
-            return
+            live[key] = None
         start = self._began_unix_nano if metric.instrument is Instrument.UP_DOWN_COUNTER else 0
-        values = {key: value for key, reading in series.items() if (value := usable_reading(reading)) is not None}
-        for key, value in values.items():
-            yield NumberPoint(dict(key), start, now, value)
-        for key in self._shown.get(metric, ()):
-            if key not in values:
-                yield NumberPoint(dict(key), start, now, None)
-        self._shown[metric] = list(values)
+        for key, reading in self._readings.get(metric, {}).items():
+            if (value := usable_reading(reading)) is not None:
+                yield NumberPoint(dict(key), start, now, value)
+                live[key] = None
+        ended_at = max(self._collected_unix_nano + 1, now - _BEFORE_NS)
+        for key in shown:
+            if key not in live:
+                yield NumberPoint(dict(key), start, ended_at, None)
+        self._shown[metric] = live
+
+    def _counted(self, metric: Metric) -> dict[Key, _SumSeries] | dict[Key, _HistogramSeries]:
+        if metric.instrument is Instrument.HISTOGRAM:
+            return self._histograms.get(metric, {})
+        return self._sums.get(metric, {})
+
+    def _end_all_with(self, label: tuple[str, LabelValue]) -> None:
+        """End all series with a value of an attribute. What no collection has shown of their counts is not lost."""
+        for metric in METRICS:
+            if label[0] in metric.attributes:
+                _fold(self._sums.get(metric, {}), label, _SumSeries)
+                _fold(self._histograms.get(metric, {}), label, _HistogramSeries)
+                readings = self._readings.get(metric, {})
+                for key in [key for key in readings if label in key]:
+                    del readings[key]
 
     def _add(self, metric: Metric, amount: Number, key: Key) -> None:
         series = self._sums.setdefault(metric, {})
@@ -170,6 +222,15 @@ class OwnMeter(Meter):
 
     def _end(self, metric: Metric, key: Key) -> None:
         self._readings.get(metric, {}).pop(key, None)
+
+
+def _fold(series: dict[Key, _Series], label: tuple[str, LabelValue], make: type[_Series]) -> None:
+    """End the series with a value, and add their unsent parts to the series of `other` values."""
+    for key in [key for key in series if label in key]:
+        ended = series.pop(key)
+        if ended.has_unsent:
+            rest = bounded(series, with_other(key, label))
+            series.setdefault(rest, make()).add_unsent(ended)
 
 
 def _grouped(metric: Metric, points: Iterator[Point]) -> Iterator[MetricPoints]:

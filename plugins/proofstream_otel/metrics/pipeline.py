@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
-from proofstream_otel.metrics.meter import Labels, Meter
+from proofstream_otel.metrics.label_values import OTHER, Labels
+from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 from proofstream_otel.values.signals import ExportCounts
 
-OTHER = "other"
 INTAKE = "intake"
 PRODUCER_SIDE = "producer"
 
+_MAX_TOTALS = 4096
+_VOCABULARY = frozenset(kind.__name__ for kind in ProofEvent.__subclasses__())
 _READY = frozenset({"ready", "idle"})
 _DOWN = frozenset({"broken", "failed"})
 
@@ -61,7 +64,7 @@ class PipelineMetrics:
     def _note_lost(self, event: EventsLost) -> None:
         if event.where != INTAKE:
             return  # that plugin's health counts the events that its lane drops
-        for kind, number in event.counts.items():
+        for kind, number in _by_known_kind(event.counts).items():
             self._meter.add_count(Metrics.EVENTS_LOST, number, {Label.WHERE: INTAKE, Label.EVENT_KIND: kind})
 
     def _note_health(self, event: PluginHealth) -> None:
@@ -71,11 +74,22 @@ class PipelineMetrics:
         self._meter.set_value(Metrics.PLUGIN_READY, int(event.status in _READY), labels)
         self._raise_to(Metrics.PLUGIN_FAILURES, int(event.status in _DOWN), labels)
         self._meter.add_count(Metrics.EVENTS_DROPPED, 0, labels)
-        for kind, number in event.dropped.items():
+        for kind, number in _by_known_kind(event.dropped).items():
             self._raise_to(Metrics.EVENTS_DROPPED, number, {**labels, Label.EVENT_KIND: kind})
 
     def _raise_to(self, metric: Metric, total: int, labels: Labels) -> None:
         """Raise a counter by the growth of its total."""
         key = (metric, tuple(str(value) for value in labels.values()))
-        self._meter.add_count(metric, max(0, total - self._known.get(key, 0)), labels)
-        self._known[key] = max(total, self._known.get(key, 0))
+        known = self._known.pop(key, 0)
+        if len(self._known) >= _MAX_TOTALS:
+            del self._known[next(iter(self._known))]  # the one raised longest ago; a recording may name any plugins
+        self._meter.add_count(metric, max(0, total - known), labels)
+        self._known[key] = max(total, known)
+
+
+def _by_known_kind(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the counts by kind, with one sum for all kinds outside of the vocabulary."""
+    found: Counter[str] = Counter()
+    for kind, number in counts.items():
+        found[kind if kind in _VOCABULARY else OTHER] += number
+    return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 
 from proofstream import (
     AggregatedBindingEnd,
@@ -16,7 +16,8 @@ from proofstream import (
     Proof,
     SumcheckRound,
 )
-from proofstream_otel.metrics.meter import Labels, Meter, Reading
+from proofstream_otel.metrics.label_values import OTHER, Labels, LabelValue
+from proofstream_otel.metrics.meter import Meter, Reading
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 from proofstream_otel.values.spans import SpanRef
 
@@ -25,7 +26,6 @@ ABORTED = "aborted"
 UNKNOWN = "unknown"
 
 _NS_PER_S = 1e9
-_MAX_NAME = 256
 _PARTS = {
     IntervalKind.WEIGHT_OPENING: Metrics.WEIGHT_OPENING_DURATION,
     IntervalKind.WEIGHT_BINDING: Metrics.WEIGHT_BINDING_DURATION,
@@ -46,19 +46,21 @@ class Phase:
 
 
 class _RunningProof:
-    """An open proof."""
+    """An open proof; `held` labels stay live as long as it is open."""
 
-    def __init__(self, proof: Proof, labels: Labels, slot: int, now: float) -> None:
+    def __init__(self, proof: Proof, slot: int, held: Labels, now: float) -> None:
         self.proof = proof
-        self.labels = labels
         self.slot = slot
+        self.held = held
+        self.labels = {Label.MODEL: held[Label.MODEL], Label.BACKEND: held[Label.BACKEND]}
         self.began_at = now
         self.heard_at = now
 
     def gauges(self, clock: Callable[[], float]) -> list[tuple[Metric, Labels, Reading]]:
         """Return its series while it runs. A reading is called at collection, maybe by another thread."""
-        proof = self.proof
-        labels = {**self.labels, Label.SLOT: self.slot}
+        proof, labels = self.proof, self.held
+        if labels[Label.SLOT] == OTHER:
+            return []  # too many proofs are open; several in one series would contradict each other
         return [
             (Metrics.PROOF_PROGRESS, labels, lambda: proof.progress),
             (Metrics.PROOF_LAYERS_TOTAL, labels, lambda: proof.num_layers),
@@ -96,7 +98,8 @@ class ProofMetrics:
         self._live = live
         self._clock = clock
         self._running: dict[Interval, _RunningProof] = {}
-        self._open: Counter[tuple[str, str]] = Counter()
+        self._free_slots: list[int] = []
+        self._open: Counter[tuple[LabelValue, LabelValue]] = Counter()
         self._rounds: dict[Interval, int] = {}
         self._last_alive: Interval | None = None
         self._ended = False
@@ -128,7 +131,7 @@ class ProofMetrics:
     def flush(self) -> bool:
         """Pass the counts on to the meter. Return whether a proof has ended since the last call."""
         for interval, rounds in self._rounds.items():
-            labels = _labels_of(interval)
+            labels = self._labels_of(interval)
             if interval.kind is IntervalKind.LAYER:
                 labels[Label.LAYER_KIND] = interval.layer_kind
             self._meter.add_count(Metrics.ROUNDS, rounds, labels)
@@ -152,13 +155,13 @@ class ProofMetrics:
             running.heard_at = self._clock()
 
     def _begin_proof(self, proof: Proof) -> None:
-        taken = {running.slot for running in self._running.values()}
-        slot = next(number for number in count() if number not in taken)
-        labels = _labels_of(proof)
-        running = self._running[proof] = _RunningProof(proof, labels, slot, self._clock())
+        # The numbers below the count of open proofs are taken, except for the ones that ended proofs gave back.
+        slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._running)
+        held = self._meter.hold_labels({**_names_of(proof), Label.SLOT: slot})
+        running = self._running[proof] = _RunningProof(proof, slot, held, self._clock())
         for outcome in (COMPLETE, ABORTED):
-            self._meter.add_count(Metrics.PROOFS, 0, {**labels, Label.OUTCOME: outcome})
-        self._count_open(proof, 1)
+            self._meter.add_count(Metrics.PROOFS, 0, {**running.labels, Label.OUTCOME: outcome})
+        self._count_open(running, 1)
         if self._live:
             for metric, series, reading in running.gauges(self._clock):
                 self._meter.watch_value(metric, series, reading)
@@ -166,7 +169,8 @@ class ProofMetrics:
     def _end_proof(self, proof: Proof, ref: SpanRef) -> None:
         self._ended = True
         running = self._running.pop(proof)
-        self._count_open(proof, -1)
+        heapq.heappush(self._free_slots, running.slot)
+        self._count_open(running, -1)
         if self._live:
             for metric, series, _ in running.gauges(self._clock):
                 self._meter.end_series(metric, series)
@@ -178,17 +182,18 @@ class ProofMetrics:
         if duration_s is not None:
             self._meter.record_value(Metrics.PROOF_DURATION, duration_s, labels, ref)
             self._meter.set_value(Metrics.PROOF_LAST_DURATION, duration_s, labels)
+        self._meter.release_labels(running.held)
 
-    def _count_open(self, proof: Proof, change: int) -> None:
-        names = _names_of(proof)
+    def _count_open(self, running: _RunningProof, change: int) -> None:
+        names = running.labels[Label.MODEL], running.labels[Label.BACKEND]
         self._open[names] += change
         if self._live:
-            self._meter.set_value(Metrics.PROOFS_RUNNING, self._open[names], _labels_of(proof))
+            self._meter.set_value(Metrics.PROOFS_RUNNING, self._open[names], running.labels)
         if not self._open[names]:
             del self._open[names]
 
     def _record_part(self, interval: Interval, ref: SpanRef) -> None:
-        labels = _labels_of(interval)
+        labels = self._labels_of(interval)
         event = interval.end_event
         if isinstance(event, AggregatedBindingEnd):
             self._meter.set_value(Metrics.WEIGHT_BINDING_CALLDATA, event.estimated_calldata_felts, labels)
@@ -201,6 +206,11 @@ class ProofMetrics:
                 labels[Label.PROOF_KIND] = event.kind.value
         self._meter.record_value(_PARTS.get(interval.kind, Metrics.LAYER_DURATION), duration_s, labels, ref)
 
+    def _labels_of(self, interval: Interval) -> dict[str, LabelValue]:
+        """Return the labels of the proof that an interval belongs to, as it holds them if it is open."""
+        running = self._running.get(interval.proof or interval)
+        return _names_of(interval) if running is None else dict(running.labels)
+
 
 def _duration_s(interval: Interval) -> float | None:
     """Return the duration, or None if the start was not seen: it is a guess then."""
@@ -208,14 +218,9 @@ def _duration_s(interval: Interval) -> float | None:
     return None if duration_ns is None or not interval.start_seen else duration_ns / _NS_PER_S
 
 
-def _names_of(interval: Interval) -> tuple[str, str]:
-    """Return the model and the backend of the proof that an interval belongs to."""
+def _names_of(interval: Interval) -> dict[str, LabelValue]:
+    """Return the labels for the model and the backend of the proof that an interval belongs to."""
     proof = interval if isinstance(interval, Proof) else interval.proof
     if proof is None or proof.backend is None:
-        return UNKNOWN, UNKNOWN
-    return (proof.model_name or UNKNOWN)[:_MAX_NAME], proof.backend[:_MAX_NAME]
-
-
-def _labels_of(interval: Interval) -> dict[str, str | int]:
-    model, backend = _names_of(interval)
-    return {Label.MODEL: model, Label.BACKEND: backend}
+        return {Label.MODEL: UNKNOWN, Label.BACKEND: UNKNOWN}
+    return {Label.MODEL: proof.model_name or UNKNOWN, Label.BACKEND: proof.backend}

@@ -24,7 +24,7 @@ class Exemplar(msgspec.Struct, frozen=True, gc=False):
 
 
 class NumberPoint(msgspec.Struct, frozen=True):
-    """A value of a counter, an up-down counter or a gauge.
+    """A value of a counter, an up-down counter or a gauge; or the end of a series of any metric.
 
     Attributes:
         attributes: The series.
