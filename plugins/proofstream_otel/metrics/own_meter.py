@@ -25,8 +25,8 @@ from proofstream_otel.values.metric_points import (
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metric
 from proofstream_otel.values.spans import SpanRef
 
-_BEFORE_NS = 1_000_000
-"""How long before the values of a collection other series end, so that at no time more are live than are allowed."""
+_STEP_NS = 1_000_000
+"""How long series end before those begin that take their place, so that at no time more are live than are allowed."""
 
 
 class _SumSeries:
@@ -154,33 +154,31 @@ class OwnMeter(Meter):
         previous collection gets a last point without a value.
         """
         # Times of one series must rise, even if the wall clock is set back.
-        now = max(self._clock(), self._collected_unix_nano + 2)
+        now = max(self._clock(), self._collected_unix_nano + 3)
         collected = [group for metric in METRICS for group in _grouped(metric, self._points(metric, now))]
         self._collected_unix_nano = now
         return collected
 
     def _points(self, metric: Metric, now: int) -> Iterator[Point]:
         """Yield the values of a metric's series, and an end for each series that has lost its value."""
-        shown = self._shown.get(metric, {})
-        live: dict[Key, None] = {}
-        for key, state in self._counted(metric).items():
+        shown, counted = self._shown.get(metric, {}), self._counted(metric)
+        readings = self._readings.get(metric, {})
+        values = {key: value for key, reading in readings.items() if (value := usable_reading(reading)) is not None}
+        self._shown[metric] = dict.fromkeys((*counted, *values))
+        start = self._began_unix_nano if metric.instrument is Instrument.UP_DOWN_COUNTER else 0
+        step = min(_STEP_NS, (now - self._collected_unix_nano) // 3)
+        ended = [key for key in shown if key not in self._shown[metric]]
+        for key, state in counted.items():
             if not state.start_unix_nano:
-                # A series that ended and began again since the previous collection has a value at that time.
-                gap = (now - self._collected_unix_nano) // 2 if key in shown else 0
-                state.start_unix_nano = self._collected_unix_nano + gap
+                # At the time of the previous collection, others were in its place, or it had another value itself.
+                is_late = ended or key in shown
+                state.start_unix_nano = now - step if is_late else self._collected_unix_nano
                 yield state.zero(key)
             yield state.point(key, now)
-            live[key] = None
-        start = self._began_unix_nano if metric.instrument is Instrument.UP_DOWN_COUNTER else 0
-        for key, reading in self._readings.get(metric, {}).items():
-            if (value := usable_reading(reading)) is not None:
-                yield NumberPoint(dict(key), start, now, value)
-                live[key] = None
-        ended_at = max(self._collected_unix_nano + 1, now - _BEFORE_NS)
-        for key in shown:
-            if key not in live:
-                yield NumberPoint(dict(key), start, ended_at, None)
-        self._shown[metric] = live
+        for key, value in values.items():
+            yield NumberPoint(dict(key), start, now, value)
+        for key in ended:
+            yield NumberPoint(dict(key), start, now - 2 * step, None)
 
     def _counted(self, metric: Metric) -> dict[Key, _SumSeries] | dict[Key, _HistogramSeries]:
         if metric.instrument is Instrument.HISTOGRAM:

@@ -575,7 +575,8 @@ class TestBounds:
     def test_the_series_of_a_metric_are_bounded(self) -> None:
         meter = OwnMeter()
         for number in range(MAX_SERIES + 10):
-            meter.add_count(Metrics.PROOFS, 1, {Label.MODEL: f"model-{number}"})
+            labels = {Label.MODEL: f"model-{number % 100}", Label.BACKEND: f"backend-{number // 100}"}
+            meter.add_count(Metrics.PROOFS, 1, labels)
         last: dict[Any, Any] = {}
         for point in points_of(meter.collect(), Metrics.PROOFS):
             last[tuple(point.attributes.items())] = point.value
@@ -604,7 +605,8 @@ class TestBounds:
     def test_no_line_is_longer_than_512_kib(self, kit: Any, tmp_path: Path) -> None:
         host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
         for number in range(400):
-            start = kit.proof_start(model_name=f"model-{number}-" + "x" * 100)
+            name = f"model-{number % 100}-" + "x" * 100
+            start = kit.proof_start(model_name=name, backend=f"backend-{number // 100}")
             host.feed(envelopes([start, kit.layer_start(), kit.layer_end(), kit.proof_complete()]))
         host.close()
         lines = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
