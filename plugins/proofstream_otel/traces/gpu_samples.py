@@ -15,6 +15,10 @@ MAX_SAMPLES = 16384
 """Samples kept: four and a half hours at one per second."""
 
 
+_MAX_DEVICES = 256
+"""Devices of one event that count. A machine has fewer; an untrusted producer may name any number."""
+
+
 class _Sample(msgspec.Struct, frozen=True):
     time_unix_nano: int
     energy_j: dict[str, float]
@@ -34,7 +38,7 @@ class GpuSamples:
         if self._times and time_unix_nano <= self._times[-1]:
             return
         self._times.append(time_unix_nano)
-        self._samples.append(_summed(time_unix_nano, event.devices))
+        self._samples.append(_summed(time_unix_nano, event.devices[:_MAX_DEVICES]))
         # Drop half at once, so that the cost of moving the rest is spread over many samples.
         if len(self._times) >= 2 * MAX_SAMPLES:
             del self._times[:MAX_SAMPLES], self._samples[:MAX_SAMPLES]

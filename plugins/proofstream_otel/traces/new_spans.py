@@ -10,6 +10,10 @@ from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr, SpanName
 from proofstream_otel.values.spans import Parent, SpanLink, SpanValues
 
+_MAX_RESOURCE = 128
+"""The most attributes that a session adds to the resource."""
+_MAX_KEY_CHARS = 128
+
 
 def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValues:
     """Make the span of a session; `first` is its opening, or else the first event that belongs to it."""
@@ -23,8 +27,14 @@ def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValue
         parent=parent,
         start_unix_nano=first.time_unix_nano,
         attributes={Attr.SESSION_ID: first.session_id, **said},
-        resource=() if opened is None else tuple(sorted(opened.resource.items())),
+        resource=() if opened is None else _resource_of(opened),
     )
+
+
+def _resource_of(opened: SessionOpened) -> tuple[tuple[str, str], ...]:
+    """Return the session's own attributes of the resource, safe and bounded, since each request repeats them."""
+    kept = sorted(opened.resource.items())[:_MAX_RESOURCE]
+    return tuple((safe.text(key, _MAX_KEY_CHARS), safe.text(value)) for key, value in kept)
 
 
 def root_span(interval: Interval, parent: Parent | None, *, session: SpanValues, time_source: str) -> SpanValues:

@@ -63,9 +63,9 @@ class OpenSpan:
 
     def finish(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
         """Return the ended span, with the attributes `said` of its end event and the counts."""
-        events, dropped, counts = self._events.export()
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
+        events, dropped, counts = self._events.export(span.start_unix_nano, span.end_unix_nano)
         span.attributes.update(safe.attributes({**said, **self._found, **self._gpu_counts(), **counts}))
         span.events = events
         span.dropped_events = dropped

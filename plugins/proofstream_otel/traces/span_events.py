@@ -59,7 +59,8 @@ class BoundedEvents:
         self._limits = limits
         self._interval = interval
         self._rounds: FirstAndLast[tuple[int, SumcheckRound]] = FirstAndLast(limits.max_rounds)
-        self._notes: FirstAndLast[SpanEvent] = FirstAndLast(limits.max_notes)
+        # Each with whether it came before the span's own start, as a circuit does that describes the proof behind it.
+        self._notes: FirstAndLast[tuple[SpanEvent, bool]] = FirstAndLast(limits.max_notes)
         self._announced: int | None = None
 
     def add_event(self, envelope: Envelope) -> None:
@@ -70,17 +71,28 @@ class BoundedEvents:
             self._rounds.append((envelope.time_unix_nano, event))
         else:
             name, attributes = describe.note_of(envelope)
-            self._notes.append(_event(name, envelope.time_unix_nano, attributes))
+            self._notes.append((_event(name, envelope.time_unix_nano, attributes), self._is_ahead(envelope)))
 
-    def export(self) -> tuple[list[SpanEvent], int, dict[str, object]]:
-        """Return the events in order of time, the number of dropped ones, and attributes that count them."""
+    def export(self, start_unix_nano: int, end_unix_nano: int) -> tuple[list[SpanEvent], int, dict[str, object]]:
+        """Return the events in order of time, the number of dropped ones, and attributes that count them.
+
+        Where a clock was set back, events lie outside of the span's start and end. They are moved to the nearer one.
+        """
         notes = list(self._notes)
         # The limit on all events drops rounds before it drops anything else.
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
         rounds = [_event(EventName.ROUND, time, describe.round_of(event, self._interval)) for time, event in kept]
-        events = sorted([*notes, *rounds], key=lambda event: event.time_unix_nano)
+        found = [*notes, *((event, False) for event in rounds)]
+        found.sort(key=lambda pair: pair[0].time_unix_nano)
+        events = [_inside(event, 0 if is_ahead else start_unix_nano, end_unix_nano) for event, is_ahead in found]
+        moved = sum(Attr.EVENT_TIME in event.attributes for event in events)
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
-        return events, wanted - len(events), self._counts(len(rounds), self._notes.seen - len(notes))
+        counts = self._counts(len(rounds), self._notes.seen - len(notes))
+        return events, wanted - len(events), {**counts, Attr.EVENTS_MOVED: moved or None}
+
+    def _is_ahead(self, envelope: Envelope) -> bool:
+        opened = None if self._interval is None else self._interval.opened
+        return opened is not None and envelope.seq < opened.seq
 
     def _counts(self, recorded: int, notes_dropped: int) -> dict[str, object]:
         counts: dict[str, object] = {Attr.NOTES_DROPPED: notes_dropped or None}
@@ -94,3 +106,11 @@ class BoundedEvents:
 
 def _event(name: str, time_unix_nano: int, attributes: dict[str, object]) -> SpanEvent:
     return SpanEvent(name, safe.timestamp(time_unix_nano), safe.attributes(attributes))
+
+
+def _inside(event: SpanEvent, start_unix_nano: int, end_unix_nano: int) -> SpanEvent:
+    """Return the event if it is between start and end, else one moved there that says when it happened."""
+    time_unix_nano = min(max(event.time_unix_nano, start_unix_nano), end_unix_nano)
+    if time_unix_nano == event.time_unix_nano:
+        return event
+    return SpanEvent(event.name, time_unix_nano, {**event.attributes, Attr.EVENT_TIME: event.time_unix_nano})

@@ -52,6 +52,7 @@ class Attr:
     END_SEEN: Final = "proofstream.end_seen"
     LOST_EVENTS: Final = "proofstream.lost_events"
     NOTES_DROPPED: Final = "proofstream.notes.dropped"
+    EVENTS_MOVED: Final = "proofstream.events.moved"
 
     PROOF_ORDINAL: Final = "proofstream.proof.ordinal"
     PROOF_MODEL: Final = "proofstream.proof.model"
@@ -134,6 +135,7 @@ class Attr:
     EVENT_KIND: Final = "proofstream.event.kind"
     EVENT_ORIGIN: Final = "proofstream.event.origin"
     EVENT_BODY: Final = "proofstream.event.body"
+    EVENT_TIME: Final = "proofstream.event.time_unix_nano"
 
     GPU_ENERGY: Final = "proofstream.gpu.energy"
     GPU_PEAK_MEMORY: Final = "proofstream.gpu.peak_memory"
