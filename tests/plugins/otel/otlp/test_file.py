@@ -56,6 +56,32 @@ def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> No
     assert len(kit.read_file(tmp_path / "traces.jsonl")) == len(kit.read_file(tmp_path / "traces-1.jsonl")) == 3
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0, 0o600), (0o022, 0o600), (0o277, 0o400)])
+def test_files_are_private(kit: Any, tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "max_file_bytes": 2**20})
+        for part in range(2):
+            host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
+        host.close()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes.keys() >= {"traces.jsonl", "traces-1.jsonl", "metrics.jsonl", "logs.jsonl"}
+    assert set(modes.values()) == {mode}
+
+
+@pytest.mark.parametrize("umask", [0, 0o022])
+def test_folders_are_private(tmp_path: Path, umask: int) -> None:
+    folder = tmp_path / "new" / "traces"
+    before = os.umask(umask)
+    try:
+        InlineHost(OtelPlugin(), {"file": str(folder)}).close()
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
+
+
 def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(ConfigError) as raised:
