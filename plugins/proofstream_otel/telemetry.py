@@ -17,6 +17,7 @@ from proofstream_otel.traces.held_spans import ExpectedCosts
 from proofstream_otel.traces.log_records import LogWriter
 from proofstream_otel.traces.mapping import Listener, SpanMapper
 from proofstream_otel.traces.parents import Parents
+from proofstream_otel.traces.span_events import EventBudget
 from proofstream_otel.values.span_limits import Rounds
 from proofstream_otel.values.spans import NOWHERE
 
@@ -50,6 +51,7 @@ class Telemetry:
                 chosen.span_limits,
                 self._listeners(chosen.rounds),
                 expected=ExpectedCosts(live=context.live, instance=context.identity.get("service.instance.id", "")),
+                budget=EventBudget(context.log),
             )
 
     @property

@@ -31,6 +31,7 @@ from proofstream_otel.traces.gpu_samples import GpuSamples
 from proofstream_otel.traces.held_spans import ExpectedCosts, HeldSpans, SpanEnd
 from proofstream_otel.traces.open_spans import OpenSpan
 from proofstream_otel.traces.parents import Parents
+from proofstream_otel.traces.span_events import EventBudget
 from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
 from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWriter, StartedRoot
@@ -76,6 +77,7 @@ class SpanMapper:
         limits: The limits on a span's events.
         listeners: Follow the intervals.
         expected: Decides whether to wait for costs.
+        budget: The memory for events of open spans.
     """
 
     def __init__(
@@ -86,12 +88,14 @@ class SpanMapper:
         listeners: Sequence[Listener] = (),
         *,
         expected: ExpectedCosts | None = None,
+        budget: EventBudget | None = None,
     ) -> None:
         self._writer = writer
         self._listeners = listeners
         self._gpus = GpuSamples()
         self._parents = parents
         self._limits = limits
+        self._budget = budget or EventBudget()
         self._timelines = Timelines()
         self._sessions: dict[str, _SpannedSession] = {}
         self._spans: dict[Interval, OpenSpan] = {}
@@ -158,7 +162,8 @@ class SpanMapper:
         # A session that resumes after its end gets one more span, which must not share the first one's id.
         span = new_spans.session_span(envelope, self._timelines.session(session_id).times_ended, parent)
         started = self._start_root(span, parent)
-        session = _SpannedSession(OpenSpan(span, _ref_of(started), self._limits), parent, envelope.time_unix_nano)
+        opened = OpenSpan(span, _ref_of(started), self._limits, self._budget)
+        session = _SpannedSession(opened, parent, envelope.time_unix_nano)
         self._sessions[session_id] = session
         return session
 
@@ -232,13 +237,13 @@ class SpanMapper:
         if interval.proof is not None:
             above = self._spans[interval.proof]
             span = new_spans.child_span(interval, above.span)
-            self._spans[interval] = OpenSpan(span, _ref_below(above, span), self._limits, interval)
+            self._spans[interval] = OpenSpan(span, _ref_below(above, span), self._limits, self._budget, interval)
             return None
         parent = self._parents.of_proof(envelope, session.parent)
         time_source = self._timelines.session(interval.session_id).time_source
         span = new_spans.root_span(interval, parent, session=session.span.span, time_source=time_source)
         started = self._start_root(span, parent)
-        root = self._spans[interval] = OpenSpan(span, _ref_of(started), self._limits, interval)
+        root = self._spans[interval] = OpenSpan(span, _ref_of(started), self._limits, self._budget, interval)
         if not isinstance(interval, Proof):
             return None
         root.due_s = self._expected.due_s()

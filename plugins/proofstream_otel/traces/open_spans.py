@@ -7,7 +7,7 @@ from typing import Any
 
 from proofstream import CircuitCompiled, Envelope, GpuStatus, Interval, StateProgramCost
 from proofstream_otel.traces import describe
-from proofstream_otel.traces.span_events import BoundedEvents
+from proofstream_otel.traces.span_events import BoundedEvents, EventBudget
 from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
@@ -31,11 +31,18 @@ class OpenSpan:
 
     __slots__ = ("_devices", "_events", "_found", "_gpu_statuses", "_programs", "due_s", "ref", "span")
 
-    def __init__(self, span: SpanValues, ref: SpanRef, limits: SpanLimits, interval: Interval | None = None) -> None:
+    def __init__(
+        self,
+        span: SpanValues,
+        ref: SpanRef,
+        limits: SpanLimits,
+        budget: EventBudget,
+        interval: Interval | None = None,
+    ) -> None:
         self.span = span
         self.ref = ref
         self.due_s = -math.inf
-        self._events = BoundedEvents(limits, interval)
+        self._events = BoundedEvents(limits, interval, budget)
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0
         self._devices: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -14,6 +15,40 @@ from proofstream_otel.values.span_limits import Rounds, SpanLimits
 from proofstream_otel.values.spans import SpanEvent, keep_ends
 
 _T = TypeVar("_T")
+
+MAX_BYTES = 256 * 2**20
+"""The most memory that the events of all open spans take, in bytes."""
+
+_ROUND_BYTES = 800
+_NOTE_BYTES = 400
+"""What a round and an event of another kind take in memory, beside the texts of the latter."""
+
+
+class EventBudget:
+    """The memory for the events of all open spans.
+
+    Args:
+        log: Is told once that it is used up.
+        max_bytes: Its size.
+    """
+
+    def __init__(self, log: logging.Logger | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self._log = log
+        self._left = self._max_bytes = max_bytes
+        self._is_said = False
+
+    def take_bytes(self, size: int) -> bool:
+        """Take memory for an event, or give it back if the size is negative. Return False if too little is left."""
+        if size <= self._left:
+            self._left -= size
+            return True
+        if self._log is not None and not self._is_said:
+            self._log.warning(
+                "events of open spans take more than %d MiB: further ones are left out and counted on their spans",
+                self._max_bytes // 2**20,
+            )
+        self._is_said = True
+        return False
 
 
 class FirstAndLast(Generic[_T]):
@@ -31,13 +66,17 @@ class FirstAndLast(Generic[_T]):
         self._tail: deque[_T] = deque(maxlen=limit // 2)
         self.seen = 0
 
-    def append(self, item: _T) -> None:
-        """Add an item."""
+    def append(self, item: _T) -> _T | None:
+        """Add an item. Return the one that is left out for it, if any."""
         self.seen += 1
         if len(self._head) < self._head_size:
             self._head.append(item)
-        else:
-            self._tail.append(item)
+            return None
+        if not self._tail.maxlen:
+            return item
+        left_out = self._tail[0] if len(self._tail) == self._tail.maxlen else None
+        self._tail.append(item)
+        return left_out
 
     def __iter__(self) -> Iterator[_T]:
         yield from self._head
@@ -53,10 +92,12 @@ class BoundedEvents:
     Rounds become span events only when the span ends: by then most rounds of a long layer have been dropped.
     """
 
-    __slots__ = ("_announced", "_interval", "_limits", "_notes", "_rounds")
+    __slots__ = ("_announced", "_budget", "_bytes", "_interval", "_limits", "_notes", "_rounds")
 
-    def __init__(self, limits: SpanLimits, interval: Interval | None) -> None:
+    def __init__(self, limits: SpanLimits, interval: Interval | None, budget: EventBudget) -> None:
         self._limits = limits
+        self._budget = budget
+        self._bytes = 0
         self._interval = interval
         self._rounds: FirstAndLast[tuple[int, SumcheckRound]] = FirstAndLast(limits.max_rounds)
         # Each with whether it came before the span's own start, as a circuit does that describes the proof behind it.
@@ -68,16 +109,25 @@ class BoundedEvents:
         event = envelope.event
         if isinstance(event, SumcheckRound):
             self._announced = event.total_rounds
-            self._rounds.append((envelope.time_unix_nano, event))
-        else:
-            name, attributes = describe.note_of(envelope)
-            self._notes.append((_event(name, envelope.time_unix_nano, attributes), self._is_ahead(envelope)))
+            if not self._take(_ROUND_BYTES):
+                self._rounds.seen += 1
+            elif self._rounds.append((envelope.time_unix_nano, event)) is not None:
+                self._take(-_ROUND_BYTES)
+            return
+        name, attributes = describe.note_of(envelope)
+        note = _event(name, envelope.time_unix_nano, attributes), self._is_ahead(envelope)
+        if not self._take(_size_of(note[0])):
+            self._notes.seen += 1
+        elif (left_out := self._notes.append(note)) is not None:
+            self._take(-_size_of(left_out[0]))
 
     def export(self, start_unix_nano: int, end_unix_nano: int) -> tuple[list[SpanEvent], int, dict[str, object]]:
         """Return the events in order of time, the number of dropped ones, and attributes that count them.
 
         Where a clock was set back, events lie outside of the span's start and end. They are moved to the nearer one.
+        The memory goes back to the budget, so call this once.
         """
+        self._take(-self._bytes)
         notes = list(self._notes)
         # The limit on all events drops rounds before it drops anything else.
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
@@ -89,6 +139,12 @@ class BoundedEvents:
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
         counts = self._counts(len(rounds), self._notes.seen - len(notes))
         return events, wanted - len(events), {**counts, Attr.EVENTS_MOVED: moved or None}
+
+    def _take(self, size: int) -> bool:
+        taken = self._budget.take_bytes(size)
+        if taken:
+            self._bytes += size
+        return taken
 
     def _is_ahead(self, envelope: Envelope) -> bool:
         opened = None if self._interval is None else self._interval.opened
@@ -102,6 +158,12 @@ class BoundedEvents:
             counts[Attr.ROUNDS_RECORDED] = recorded
             counts[Attr.ROUNDS_DROPPED] = self._rounds.seen - recorded
         return counts
+
+
+def _size_of(note: SpanEvent) -> int:
+    """Return about how much memory an event takes."""
+    texts = [value if isinstance(value, list) else [value] for value in note.attributes.values()]
+    return _NOTE_BYTES + sum(len(part) if isinstance(part, str) else 16 for value in texts for part in value)
 
 
 def _event(name: str, time_unix_nano: int, attributes: dict[str, object]) -> SpanEvent:

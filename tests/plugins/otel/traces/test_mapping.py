@@ -118,6 +118,10 @@ def test_every_span_ends_once_and_hangs_together(given_steps: list[tuple[ps.Proo
     by_id = {span.span_id: span for span in writer.ended}
     for span in writer.ended:
         assert 0 < span.start_unix_nano <= span.end_unix_nano
+        for event in span.events:
+            assert event.time_unix_nano <= span.end_unix_nano
+            if event.name in ("proofstream.sumcheck.round", "proofstream.log"):
+                assert span.start_unix_nano <= event.time_unix_nano
         above: Any = by_id.get(span.parent_span_id)
         if not span.is_root:
             assert above.trace_id == span.trace_id

@@ -1,0 +1,89 @@
+"""The events of all open spans share a bounded memory; those that find none are counted."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import proofstream as ps
+from proofstream.testing import InlineHost, envelopes
+from proofstream_otel import OtelPlugin
+from proofstream_otel.traces import span_events
+from proofstream_otel.traces.span_events import EventBudget
+from proofstream_otel.values.span_limits import Rounds, SpanLimits
+
+MIB = 2**20
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of one MiB."""
+
+    def made(log: Any, max_bytes: int = MIB) -> EventBudget:
+        return EventBudget(log, max_bytes)
+
+    monkeypatch.setattr("proofstream_otel.telemetry.EventBudget", made)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["lines", "rounds"])
+def test_what_finds_no_memory_is_counted_and_said_once(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "logs": False})
+    line = ps.Log(level=ps.LogLevel.Info, message="x" * 1024)
+    inside = [line] * 400 if kind == "lines" else [kit.sumcheck_round(index) for index in range(400)]
+    for part in range(20):
+        host.feed(envelopes([kit.proof_start(), kit.layer_start(), *inside], session_id=str(part), close=False))
+    for part in range(20):
+        host.feed(envelopes([kit.layer_end(), kit.proof_complete()], session_id=str(part))[1:])
+    host.feed(envelopes([kit.proof_start(), kit.layer_start(), *inside, kit.layer_end(), kit.proof_complete()]))
+    host.close()
+    layers = [span for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "layer MatMul"]
+    assert len(layers) == 21
+    assert {len(span.events) + span.dropped_events for span in layers} == {400}
+    assert sum(len(span.events) for span in layers[:-1]) * (1424 if kind == "lines" else 800) <= MIB
+    assert sum(span.dropped_events for span in layers[:-1]) > 6000
+    assert len(layers[-1].events) == 400, "the memory came back"
+    assert [record.getMessage() for record in caplog.records] == [
+        "events of open spans take more than 1 MiB: further ones are left out and counted on their spans"
+    ]
+
+
+def test_memory_that_comes_back_is_all_that_was_taken(kit: Any) -> None:
+    budget = EventBudget(max_bytes=MIB)
+    limits = SpanLimits(rounds=Rounds.SPAN_EVENTS, max_rounds=4, max_notes=3, max_events=7)
+    for size in (1, 1000, 10):
+        events = span_events.BoundedEvents(limits, None, budget)
+        lines = [ps.Log(level=ps.LogLevel.Info, message="x" * size * number) for number in range(20)]
+        for envelope in envelopes([*lines, *(kit.sumcheck_round(index) for index in range(20))]):
+            events.add_event(envelope)
+        assert len(events.export(0, 2**63 - 1)[0]) == 7
+        assert budget.take_bytes(MIB)
+        assert not budget.take_bytes(1)
+        assert budget.take_bytes(-MIB)
+
+
+def test_the_estimate_is_near_the_truth(kit: Any) -> None:
+    budget = EventBudget()
+    limits = span_events.SpanLimits(
+        rounds=span_events.Rounds.SPAN_EVENTS, max_rounds=5000, max_notes=5000, max_events=0
+    )
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        events = span_events.BoundedEvents(limits, None, budget)
+        lines = (ps.Log(level=ps.LogLevel.Info, message=f"{number:0600}") for number in range(2000))
+        for event in lines:
+            events.add_event(envelopes([event], close=False)[1])
+        for index in range(2000):
+            events.add_event(envelopes([kit.sumcheck_round(index)], close=False)[1])
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    free = next(size for size in range(span_events.MAX_BYTES, 0, -4096) if budget.take_bytes(size))
+    estimate = span_events.MAX_BYTES - free
+    assert taken / 2 < estimate < taken * 2
