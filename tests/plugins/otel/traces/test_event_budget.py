@@ -69,9 +69,7 @@ def test_memory_that_comes_back_is_all_that_was_taken(kit: Any) -> None:
 
 def test_the_estimate_is_near_the_truth(kit: Any) -> None:
     budget = EventBudget()
-    limits = span_events.SpanLimits(
-        rounds=span_events.Rounds.SPAN_EVENTS, max_rounds=5000, max_notes=5000, max_events=0
-    )
+    limits = SpanLimits(rounds=Rounds.SPAN_EVENTS, max_rounds=5000, max_notes=5000, max_events=0)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
