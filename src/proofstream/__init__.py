@@ -82,6 +82,7 @@ from proofstream.events import (
 )
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
+from proofstream.inputs import parse_toml, read_small_file
 from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.opening import open_session
 from proofstream.outputs import create_beside, make_private_folder, private_opener
@@ -198,8 +199,10 @@ __all__ = [
     "make_private_folder",
     "matmul_trace_cost",
     "open_session",
+    "parse_toml",
     "private_opener",
     "read_envelope_log",
+    "read_small_file",
     "read_table",
     "reported_claim",
     "reported_duration_ms",

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proofstream.errors import ConfigError
+from proofstream.text import safe_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     Model = TypeVar("Model", bound=BaseModel)
+
+_LONGEST_MESSAGE = 1000
+"""Characters of a reason, which may quote a whole value."""
 
 
 def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") -> Model:
@@ -34,9 +38,9 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
         return model.model_validate(dict(table))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in (name, *first["loc"]) if part != "")
+        where = safe_text(".".join(str(part) for part in (name, *first["loc"]) if part != ""))
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted(model.model_fields))
             raise ConfigError(f"{where}: there is no such key; known are {known}") from None
         message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{where}: {message[:1].lower()}{message[1:]}") from None
+        raise ConfigError(f"{where}: {safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)}") from None

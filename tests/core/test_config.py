@@ -9,12 +9,20 @@ import pytest
 
 from proofstream import ConfigError
 from proofstream.config import Config, load_config, parse_set
+from proofstream.trust import give_trust, place_of
 
 PLUGINS = ("otel", "state-cost", "record")
 
 
 def configured(folder: Path, environ: dict[str, str] | None = None, **more: Any) -> Config:
     return load_config(plugins=PLUGINS, folder=folder, environ=environ or {}, **more)
+
+
+def trusted(folder: Path, name: str = "proofstream.toml") -> dict[str, str]:
+    """Trust a file of the folder; return the environment that knows it."""
+    environ = {"XDG_STATE_HOME": str(folder / "state")}
+    give_trust(place_of(folder / name), (folder / name).read_bytes(), environ)
+    return environ
 
 
 def test_defaults(tmp_path: Path) -> None:
@@ -30,7 +38,8 @@ def test_file_then_environment_then_flags(tmp_path: Path) -> None:
     )
     config = configured(
         tmp_path,
-        {"PROOFSTREAM_OTEL_ENDPOINT": "b", "PROOFSTREAM_OTEL_X": "2", "PROOFSTREAM_CLOSE_TIMEOUT_S": "3"},
+        trusted(tmp_path)
+        | {"PROOFSTREAM_OTEL_ENDPOINT": "b", "PROOFSTREAM_OTEL_X": "2", "PROOFSTREAM_CLOSE_TIMEOUT_S": "3"},
         overrides={"otel": {"x": 3}},
     )
     assert config.table("otel") == {"endpoint": "b", "rounds": "off", "x": 3}
@@ -41,9 +50,10 @@ def test_file_then_environment_then_flags(tmp_path: Path) -> None:
 
 def test_a_table_of_pyproject_is_read_without_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.proofstream]\nplugins = ["otel"]\n')
-    assert configured(tmp_path).host.plugins == ("otel",)
+    environ = trusted(tmp_path, "pyproject.toml")
+    assert configured(tmp_path, environ).host.plugins == ("otel",)
     (tmp_path / "proofstream.toml").write_text("strict = false")
-    assert configured(tmp_path).host.plugins is None
+    assert configured(tmp_path, trusted(tmp_path)).host.plugins is None
 
 
 def test_a_named_pyproject_is_read_by_its_table(tmp_path: Path) -> None:
@@ -73,7 +83,7 @@ def test_a_list_in_the_environment_has_commas(tmp_path: Path) -> None:
 def test_a_mistake_in_a_file_is_one_line_that_says_where(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "proofstream.toml").write_text(text)
     with pytest.raises(ConfigError, match=message) as caught:
-        configured(tmp_path)
+        configured(tmp_path, path=tmp_path / "proofstream.toml")
     assert "\n" not in str(caught.value)
 
 

@@ -123,7 +123,9 @@ def test_otlp_takes_the_next_word_only_if_it_is_an_endpoint(proofstream_command:
 
 def test_configuration_from_a_file(proofstream_command: Any, tmp_path: Path) -> None:
     (tmp_path / "proofstream.toml").write_text('[otel]\nfile = "from-config"\n')
-    assert proofstream_command("run", SMOL, "--no-console").status == 0
+    result = proofstream_command("run", SMOL, "--no-console", "--config", "proofstream.toml")
+    assert result.status == 0
+    assert "proofstream: settings from proofstream.toml\n" in result.err
     assert (tmp_path / "from-config" / "traces.jsonl").stat().st_size > 100_000
 
 

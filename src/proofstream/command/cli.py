@@ -40,6 +40,7 @@ EXIT_USAGE = 2
 _LONGEST_LINE = 8192
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
+_TRUST = "trust"
 _OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
 
 
@@ -60,7 +61,8 @@ def _main(words: list[str]) -> int:
         with_help = not words or any(word in _HELP_WORDS for word in words)
         early = read_early(words)
         set_up_logging(verbose=early.verbosity, environ=os.environ)
-        app = _App(early, reads_config=not with_help)
+        # The file that is to be trusted may be wrong, and needs no warning that it is not trusted.
+        app = _App(early, reads_config=not with_help and words[0] != _TRUST)
         words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
@@ -152,6 +154,7 @@ class _App:
         for command, plugin in self.registry.commands.values():
             made = self._tool(command, plugin) if isinstance(command, Tool) else self._source_command(command)
             group.add_command(made)
+        group.add_command(_trust_command())
         group.add_command(_listing("plugins", "List plugins and their status.", self.registry, listings.plugins))
         group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
         group.add_command(_listing("sources", "List where events can come from.", self.registry, listings.sources))
@@ -318,6 +321,21 @@ class _App:
         return [_param(option) for option, _ in self.registry.options.values()]
 
 
+def _trust_command() -> click.Command:
+    def callback(path: Path, *, revoke: bool) -> int:
+        from proofstream.command.trusting import revoke_file, trust_file
+
+        (revoke_file if revoke else trust_file)(path, os.environ, _tell)
+        return 0
+
+    params: list[click.Parameter] = [
+        click.Argument(["path"], metavar="[FILE]", required=False, type=click.Path(path_type=Path), default=Path()),
+        click.Option(["--revoke"], is_flag=True, help="Trust it no more."),
+    ]
+    summary = "Use the proofstream.toml or pyproject.toml of a folder, the current one by default, until it changes."
+    return click.Command(_TRUST, params=params, callback=callback, help=summary, short_help=summary)
+
+
 def _about(record: PluginRecord) -> str:
     hint = in_parentheses(record.hint)
     return f"plugin {record.label} is {record.status.value}: {record.reason}{hint}"
@@ -326,7 +344,10 @@ def _about(record: PluginRecord) -> str:
 def _load_config(early: EarlyArguments, names: set[str]) -> Config:
     from proofstream.config import load_config  # not for --help: pydantic takes a third of its time
 
-    return load_config(plugins=names, path=early.config, environ=os.environ)
+    config = load_config(plugins=names, path=early.config, environ=os.environ)
+    if config.origin is not None and early.verbosity >= 0:
+        _tell(f"settings from {config.origin}")
+    return config
 
 
 def _variable(option: Option) -> str:

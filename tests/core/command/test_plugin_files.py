@@ -133,7 +133,8 @@ def test_a_run_uses_its_flags_settings_and_events(
 ) -> None:
     stream = wire_data / "smollm2-135m-cpu.jsonl"
     Path("proofstream.toml").write_text("[my-greeter]\nloud = true\n")
-    words = ["run", str(stream), "--plugin-file", str(file), "--no-console", "--greet", "Ada", "--record", "r.jsonl"]
+    configured = ["--config", "proofstream.toml", "-q", "--no-console"]
+    words = ["run", str(stream), "--plugin-file", str(file), *configured, "--greet", "Ada", "--record", "r.jsonl"]
     assert cli.main(words) == 0
     assert '"GreetingSeen":{"name":"Ada True"}' in Path("r.jsonl").read_text()
     assert cli.main([*words[:-1], "s.jsonl", "--set", "my-greeter.loud=7"]) == 0
@@ -191,7 +192,7 @@ def test_configuration_and_environment_cannot_name_a_file(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     Path("proofstream.toml").write_text(f'{key} = "{file}"\n')
-    assert cli.main(["plugins"]) == 2
+    assert cli.main(["plugins", "--config", "proofstream.toml"]) == 2
     Path("proofstream.toml").unlink()
     monkeypatch.setenv(f"PROOFSTREAM_{key.upper()}", str(file))
     assert cli.main(["plugins"]) == 2

@@ -307,7 +307,7 @@ def test_a_folder_that_cannot_be_made_is_named(attempt: Try, stream: str) -> Non
 
 def test_no_folder_is_made_for_a_plugin_that_is_not_in_the_run(attempt: Try, stream: str) -> None:
     Path("proofstream.toml").write_text("plugin_autoload = false\n[record]\npath = 'folder/r.jsonl'\n")
-    assert attempt("run", stream)[0] == 0
+    assert attempt("run", stream, "--config", "proofstream.toml")[0] == 0
     assert not Path("folder").exists()
 
 

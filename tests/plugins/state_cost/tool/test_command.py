@@ -243,8 +243,9 @@ def test_options_may_stand_in_a_configuration_file(command: Callable[..., Finish
     )
     (tmp_path / "tiny.toml").write_text(TINY)
 
-    assert json.loads(command("tiny.toml", "--json").out)["plan"]["bytes"] == 3 * 24
-    again = json.loads(command("tiny.toml", "--format", "h=fp8", "--slots", "2", "--json").out)
+    configured = ("--config", "proofstream.toml")
+    assert json.loads(command("tiny.toml", *configured, "--json").out)["plan"]["bytes"] == 3 * 24
+    again = json.loads(command("tiny.toml", *configured, "--format", "h=fp8", "--slots", "2", "--json").out)
     assert (again["plan"]["bytes"], again["formats"]) == (12, {"h": "fp8"})
 
 
