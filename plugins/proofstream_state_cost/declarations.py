@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from proofstream import CircuitCompiled, StateDeclaration, safe_text
+from proofstream import StateDeclaration, safe_text
 from proofstream_state_cost.states.costing import DECLARED, CircuitCosts, cost_circuit
 from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_section, parse_verify
 from proofstream_state_cost.states.errors import BadState, StateError
@@ -21,6 +22,32 @@ _ID: Final = re.compile(r"(?:l(?P<layer>[0-9]{1,19})\.|draft\.)?(?:(?P<block>.+)
 _REMEMBERED: Final = 16
 """Circuits whose costs are kept. A producer proves few models, and repeats the circuit for each proof."""
 
+MAX_STATES: Final = 2**14
+"""States of one circuit. More are not priced: a model has a few for each layer, and a stranger may send any number."""
+
+_LONGEST_STATE: Final = 1000
+"""Characters of a state's words together."""
+
+MAX_REMEMBERED_STATES: Final = 2**16
+"""States of all remembered circuits together. One takes up to two kilobytes with its costs."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PricedStates:
+    """A circuit's states and their costs; jobs with equal circuits share one.
+
+    Attributes:
+        name: The model's name.
+        states: The states as they were declared; empty if they are too many or too long to be kept.
+        costs: Their costs; None if there are none, because no states were declared or for an error.
+        error: Why the states cannot be priced.
+    """
+
+    name: str
+    states: Sequence[StateDeclaration] = ()
+    costs: CircuitCosts | None = None
+    error: StateError | None = None
+
 
 class DeclaredCosts:
     """Prices circuits whose states came with `CircuitCompiled`, and remembers the latest results.
@@ -31,32 +58,45 @@ class DeclaredCosts:
 
     def __init__(self, formats: Mapping[str, Dtype]) -> None:
         self._formats = formats
-        self._recent: deque[tuple[str, Sequence[StateDeclaration], CircuitCosts | StateError]] = deque(
-            maxlen=_REMEMBERED
-        )
+        self._recent: deque[PricedStates] = deque(maxlen=_REMEMBERED)
 
-    def price_declared(self, event: CircuitCompiled, name: str) -> CircuitCosts | StateError | None:
-        """Return the costs of a circuit, or the error in its states; None if it declares no states.
+    def price_declared(self, states: Sequence[StateDeclaration] | msgspec.UnsetType, name: str) -> PricedStates:
+        """Return a circuit's costs, or the error in its states; neither if it declares no states.
 
         Args:
-            event: The circuit.
+            states: The states of `CircuitCompiled`.
             name: The model's name.
         """
-        if event.states is msgspec.UNSET:
-            return None
-        for known_name, states, result in self._recent:
+        if isinstance(states, msgspec.UnsetType):
+            return PricedStates(name)
+        for known in self._recent:
             # Comparing thousands of states takes time, so identity is tried first: an event is looked up repeatedly.
-            if known_name == name and (states is event.states or states == event.states):
-                return result
-        result = self._price(event.states, name)
-        self._recent.append((name, event.states, result))
-        return result
+            if known.name == name and (known.states is states or known.states == states):
+                return known
+        too_large = _too_large(states)
+        if too_large is not None:
+            return PricedStates(name, error=BadState(too_large))
+        priced = self._price(states, name)
+        self._recent.append(priced)
+        while sum(len(known.states) for known in self._recent) > MAX_REMEMBERED_STATES:
+            self._recent.popleft()
+        return priced
 
-    def _price(self, states: Sequence[StateDeclaration], name: str) -> CircuitCosts | StateError:
+    def _price(self, states: Sequence[StateDeclaration], name: str) -> PricedStates:
         try:
-            return cost_circuit(circuit_from_declarations(name, states), self._formats, convention=DECLARED)
+            costs = cost_circuit(circuit_from_declarations(name, states), self._formats, convention=DECLARED)
         except StateError as error:
-            return error
+            return PricedStates(name, states, error=error)
+        return PricedStates(name, states, costs)
+
+
+def _too_large(states: Sequence[StateDeclaration]) -> str | None:
+    if len(states) > MAX_STATES:
+        return f"the circuit declares {len(states)} states, and at most {MAX_STATES} are priced"
+    for state in states:
+        if sum(len(word) for word in msgspec.structs.astuple(state) if isinstance(word, str)) > _LONGEST_STATE:
+            return f"state {safe_text(state.id)} has more than {_LONGEST_STATE} characters"
+    return None
 
 
 def circuit_from_declarations(name: str, declarations: Sequence[StateDeclaration]) -> StateCircuit:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from proofstream import (
     Batch,
@@ -28,10 +31,9 @@ from proofstream import (
     is_sheddable,
     safe_text,
 )
-from proofstream_state_cost.declarations import DeclaredCosts
+from proofstream_state_cost.declarations import MAX_REMEMBERED_STATES, DeclaredCosts, PricedStates
 from proofstream_state_cost.moved_bytes import MovedBytes
 from proofstream_state_cost.states.costing import CircuitCosts
-from proofstream_state_cost.states.errors import StateError
 from proofstream_state_cost.states.state_circuit import Dtype
 
 MAX_JOBS = 1024
@@ -43,19 +45,21 @@ UNNAMED = "unnamed"
 _LONGEST_PROGRAM = 80
 """Characters of an unknown program's name that a warning shows."""
 
+_LONGEST_NAME = 1000
+"""Characters of a model's name that are kept."""
+
 _Job = tuple[str, str | None]
 """A session and one of its jobs."""
 
 
 @dataclass(slots=True)
 class _JobCircuit:
-    """The circuit that a job compiled last, the costs of its programs, and the name of its model.
+    """The states of the circuit that a job compiled last, if it compiled any, and the name of its model.
 
     Runs are many, so the costs are kept here instead of being looked up for each.
     """
 
-    circuit: CircuitCompiled | None = None
-    costs: CircuitCosts | None = None
+    priced: PricedStates | None = None
     name: str = UNNAMED
 
 
@@ -82,7 +86,8 @@ class StatePricer:
         self._moved = MovedBytes()
         self._jobs: OrderedDict[_Job, _JobCircuit] = OrderedDict()
         self._settled: set[_Job] = set()
-        self._published: dict[tuple[str, int], CircuitCosts] = {}
+        # By weak reference: open proofs may be many, and their circuits large.
+        self._published: dict[tuple[str, int], weakref.ref[CircuitCosts]] = {}
         self._said: set[str] = set()
         self.published_costs = 0
         self.priced_runs = 0
@@ -121,23 +126,20 @@ class StatePricer:
             self._compile(self._job(job), event)
         elif isinstance(event, ProofStart):
             known = self._job(job)
-            known.name = event.model_name or UNNAMED
-            known.costs = self._price(known.circuit, known.name)
+            known.name = _name(event.model_name)
+            if known.priced is not None and known.priced.costs is not None:
+                self._remember(known, self._declared.price_declared(known.priced.states, known.name))
         derived = [each for change in self._timelines.feed(envelope) for each in self._change(change)]
         if isinstance(event, SessionClosed):
             self._forget(envelope.session_id)
         return derived
 
     def _compile(self, known: _JobCircuit, event: CircuitCompiled) -> None:
-        result = self._declared.price_declared(event, known.name)
-        known.circuit, known.costs = event, result if isinstance(result, CircuitCosts) else None
-        if isinstance(result, StateError):
+        priced = self._declared.price_declared(event.states, known.name)
+        self._remember(known, priced)
+        if priced.error is not None:
             self.unpriced_circuits += 1
-            self._warn_once("broken states", f"the states of a circuit cannot be priced: {result}")
-
-    def _price(self, event: CircuitCompiled | None, name: str) -> CircuitCosts | None:
-        result = None if event is None else self._declared.price_declared(event, name)
-        return result if isinstance(result, CircuitCosts) else None
+            self._warn_once("broken states", f"the states of a circuit cannot be priced: {priced.error}")
 
     def _change(self, change: Change) -> list[ProofEvent]:
         proof = change.interval
@@ -160,13 +162,15 @@ class StatePricer:
 
     def _publish(self, proof: Proof) -> list[ProofEvent]:
         """Return a proof's costs, unless they are published already. A circuit that comes later has its own."""
-        declared = self._price(proof.circuit, proof.model_name or UNNAMED)
+        states = msgspec.UNSET if proof.circuit is None else proof.circuit.states
+        declared = self._declared.price_declared(states, _name(proof.model_name)).costs
         costs = self._given or declared
         key = proof.session_id, proof.proof_ordinal
         said = self._compare(declared)
-        if costs is None or self._published.get(key) is costs:
+        before = self._published.get(key)
+        if costs is None or (before is not None and before() is costs):
             return said
-        self._published[key] = costs
+        self._published[key] = weakref.ref(costs)
         made = [_event(costs, program, proof.proof_ordinal) for program in costs.programs]
         published = [each for each in made if each.states]
         self.published_costs += len(published)
@@ -205,8 +209,8 @@ class StatePricer:
         """Return the costs of the run's own job, or of the session's circuit that names no job."""
         for job in ((envelope.session_id, envelope.job_id), (envelope.session_id, None)):
             known = self._jobs.get(job)
-            if known is not None and known.circuit is not None:
-                return known.costs
+            if known is not None and known.priced is not None:
+                return known.priced.costs
         return None
 
     def _leave_out(self, what: str, message: str) -> None:
@@ -225,6 +229,20 @@ class StatePricer:
         """The number of jobs and open proofs in memory: at most `MAX_JOBS` and those that are open."""
         return len(self._jobs) + len(self._published) + len(self._settled)
 
+    @property
+    def remembered_states(self) -> int:
+        """The number of states in memory, of all jobs: at most `MAX_REMEMBERED_STATES` and those of one circuit."""
+        distinct = {known.priced for known in self._jobs.values() if known.priced is not None}
+        return sum(len(priced.states) for priced in distinct)
+
+    def _remember(self, known: _JobCircuit, priced: PricedStates) -> None:
+        """Keep a job's circuit, and forget jobs that were silent for longest if there are too many states now."""
+        shared = known.priced is priced
+        known.priced = priced
+        # Most jobs compile a circuit that another one has, and then nothing needs to be counted.
+        while not shared and priced.states and self.remembered_states > MAX_REMEMBERED_STATES and len(self._jobs) > 1:
+            self._jobs.popitem(last=False)
+
     def _job(self, job: _Job) -> _JobCircuit:
         known = self._jobs.setdefault(job, _JobCircuit())
         self._jobs.move_to_end(job)
@@ -235,6 +253,10 @@ class StatePricer:
     def _forget(self, session_id: str) -> None:
         for job in [job for job in self._jobs if job[0] == session_id]:
             del self._jobs[job]
+
+
+def _name(model_name: str | None) -> str:
+    return (model_name or UNNAMED)[:_LONGEST_NAME]
 
 
 def _event(costs: CircuitCosts, program: str, proof: int) -> StateProgramCost:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -320,5 +319,5 @@ def parse_set(text: str) -> tuple[str, str, Any]:
         raise ConfigError(f"--set {text!r} is not of the form plugin.key=value")
     try:
         return plugin, key, parse_toml(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return plugin, key, value

@@ -77,19 +77,20 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML whose nesting is at most `MAX_TOML_DEPTH`.
 
     Raises:
-        TOMLDecodeError: The text is not TOML, is nested deeper, or has a number that is too long.
+        TOMLDecodeError: The text is not TOML.
+        ValueError: It is nested deeper, or has a number that is too long.
     """
     import tomllib  # as the pattern above
 
     line = _line_nested_too_deep(text)
     if line is not None:
-        raise tomllib.TOMLDecodeError(f"line {line}: nested deeper than {MAX_TOML_DEPTH}")
+        raise ValueError(f"line {line}: nested deeper than {MAX_TOML_DEPTH}")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         raise
     except (ValueError, RecursionError):
-        raise tomllib.TOMLDecodeError("a number is too long, or it is nested too deep") from None
+        raise ValueError("a number is too long, or it is nested too deep") from None
 
 
 def _line_nested_too_deep(text: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ValidationError
 
-from proofstream import safe_text
+from proofstream import parse_toml, safe_text
 from proofstream_state_cost.circuit.build import KeyPathError, build_circuit
 from proofstream_state_cost.circuit.file_tables import CircuitTable
 from proofstream_state_cost.circuit.mistakes import describe_path, first_mistake
@@ -53,14 +53,14 @@ _TOML_PLACE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 def _parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
         place = _TOML_PLACE.search(str(error))
         where = f"{name}:{place[1]}" if place else name
         reason = _TOML_PLACE.sub(lambda match: f" (column {match[2]})", str(error))
         raise CircuitFileError(f"{where}: invalid TOML: {reason}") from error
-    except (ValueError, RecursionError) as error:
-        raise CircuitFileError(f"{name}: unreadable TOML: {_BEYOND}") from error
+    except ValueError as error:
+        raise CircuitFileError(f"{name}: unreadable TOML: {error}") from error
 
 
 class _Refused(ValueError):

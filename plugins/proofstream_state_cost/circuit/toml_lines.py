@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
+
+from proofstream import parse_toml
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top, as in `("block", "mamba", "state", 0, "shape")`."""
@@ -67,11 +68,11 @@ class TomlLines:
 
 
 def _keys(dotted: str) -> list[str]:
-    """Return the parts of a dotted key. A quoted key is left to tomllib, which knows all escapes."""
+    """Return the parts of a dotted key. A quoted key is left to the parser, which knows all escapes."""
     if _BARE.fullmatch(dotted):
         return dotted.strip().split(".")
     keys: list[str] = []
-    table: Any = tomllib.loads(f"{dotted} = 0")
+    table: Any = parse_toml(f"{dotted} = 0")
     while table != 0:
         [key] = table
         keys.append(key)

@@ -37,7 +37,7 @@ class ProgramCost:
         return self.priced.bytes
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True, weakref_slot=True)
 class CircuitCosts:
     """The costs of all programs of a state circuit under a convention. Compared by identity, so it can be a key.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from proofstream import ConfigError, UsageError, safe_text
+from proofstream import ConfigError, UsageError, parse_toml, read_small_file, safe_text
 from proofstream_state_cost.circuit.file import FileFormat, parse_circuit
 from proofstream_state_cost.config.conventions import PRESETS, Convention, choose_convention
 from proofstream_state_cost.config.counted_states import count_states, describe_counting
@@ -138,15 +138,13 @@ def _counted(model: RecurrentModel, convention: Convention, settings: Settings) 
 def _read(path: str) -> str:
     shown = _shown(path)
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_small_file(Path(path), MAX_BYTES)
     except OSError as error:
+        limit = ", the limit for a state circuit or a config.json" if error.errno == errno.EFBIG else ""
         hint = "standard input is /dev/stdin" if path == "-" else None
-        raise UsageError(f"{shown}: {error.strerror or error}", hint=hint) from None
+        raise UsageError(f"{shown}: {error.strerror or error}{limit}", hint=hint) from None
     except ValueError as error:  # a path with a NUL in it
         raise UsageError(f"{shown}: {error}") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"{shown}: longer than {MAX_BYTES} bytes, the limit for a state circuit or a config.json")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -161,7 +159,7 @@ def _shown(path: str) -> str:
 def _parse(text: str, form: FileFormat) -> Mapping[str, object] | None:
     """Return the document, or None if the text is not one table."""
     try:
-        document: object = json.loads(text) if form == "json" else tomllib.loads(text)
+        document: object = json.loads(text) if form == "json" else parse_toml(text)
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, object]", document) if isinstance(document, dict) else None

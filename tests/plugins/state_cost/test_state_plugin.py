@@ -36,6 +36,7 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes, read_stream
 from proofstream_state_cost import StateCostPlugin
+from proofstream_state_cost.declarations import MAX_REMEMBERED_STATES, MAX_STATES
 from proofstream_state_cost.pricer import MAX_JOBS, UNNAMED, StatePricer
 
 DATA = Path(__file__).parents[2] / "data"
@@ -479,6 +480,45 @@ def test_memory_is_bounded() -> None:
     assert pricer.remembered == MAX_JOBS
     pricer.price_batch(tuple(envelopes([])[1:]))
     assert pricer.remembered == 0
+
+
+def test_jobs_with_large_circuits_are_remembered_up_to_a_number_of_states() -> None:
+    pricer = StatePricer(None, {}, logging.getLogger("proofstream.test"))
+    for job in range(6):
+        large = compiled(states(job + 1, layers=MAX_STATES // 2))
+        for envelope in envelopes([large, started("m" * 10_000), *layer()], close=False):
+            pricer.price_batch((msgspec.structs.replace(envelope, job_id=str(job)),))
+        assert 0 < pricer.remembered_states <= MAX_REMEMBERED_STATES
+    _, ran = envelopes([run()], close=False)
+    pricer.price_batch((msgspec.structs.replace(ran, job_id="5"),))
+    pricer.price_batch((msgspec.structs.replace(ran, job_id="0"),))
+    assert (pricer.priced_runs, pricer.unpriced_runs) == (1, 1)
+
+
+def test_jobs_with_equal_circuits_share_their_states() -> None:
+    pricer = StatePricer(None, {}, logging.getLogger("proofstream.test"))
+    for job in range(100):
+        for envelope in envelopes([started(), compiled(states()), *layer()], close=False):
+            pricer.price_batch((msgspec.structs.replace(envelope, job_id=str(job)),))
+    assert pricer.remembered_states == len(states())
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        (states(layers=MAX_STATES // 2 + 1), f"the circuit declares {MAX_STATES + 2} states, and at most 16384 are"),
+        ([msgspec.structs.replace(states()[0], id="x" * 10**6)], "has more than 1000 characters"),
+    ],
+)
+def test_circuits_that_are_too_large_are_not_kept(
+    declared: list[StateDeclaration], says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pricer = StatePricer(None, {}, logging.getLogger("proofstream.test"))
+    assert pricer.price_batch(tuple(envelopes([compiled(declared), started(), COMPLETE], close=False))) == []
+    assert (pricer.remembered_states, pricer.unpriced_circuits, pricer.published_costs) == (0, 1, 0)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert says in line
+    assert len(line) < 500
 
 
 @pytest.mark.parametrize(
