@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from proofstream_gpu.figures import Identity, RawReading
 
+MAX_DEVICES = 256
+"""Devices that are watched. A machine with sixteen GPUs of seven MIG instances each has half as many."""
+
 
 class DriverUnavailable(Exception):
     """The driver cannot be used; the message says why in one line."""

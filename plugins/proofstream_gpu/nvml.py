@@ -13,9 +13,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
-from proofstream_gpu.driver import DriverUnavailable, FoundDevice
+from proofstream_gpu.driver import MAX_DEVICES, DriverUnavailable, FoundDevice
 from proofstream_gpu.figures import Answer, Identity, NoAnswer, RawMemory, RawReading
 
 VENDOR = "NVIDIA"
@@ -117,12 +118,15 @@ class Nvml:
             raise DriverUnavailable(f"the NVIDIA driver does not count its GPUs: {_text(error)}") from None
         found: list[FoundDevice] = []
         for index in range(count):
+            if len(found) + len(self.unopened) >= MAX_DEVICES:
+                self.unopened.append(f"GPU {index} and later ones: at most {MAX_DEVICES} devices are watched")
+                break
             try:
                 gpu = self._identify(lib.nvmlDeviceGetHandleByIndex(index), index, version)
             except (lib.NVMLError, UnicodeDecodeError) as error:
                 self.unopened.append(f"GPU {index}: {_text(error)}")
                 continue
-            found += [gpu, *self._instances(gpu)]
+            found += [gpu, *islice(self._instances(gpu), MAX_DEVICES - len(found) - 1)]
         self._listen(found)
         return found
 
@@ -149,7 +153,7 @@ class Nvml:
             slots = int(lib.nvmlDeviceGetMaxMigDeviceCount(gpu.handle))
         except lib.NVMLError:
             return  # a GPU without MIG
-        for slot in range(slots):
+        for slot in range(min(slots, MAX_DEVICES)):
             try:
                 handle = lib.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, slot)
                 yield self._identify(handle, slot, gpu.identity.driver_version, gpu.identity.id)

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from proofstream import GpuTelemetry
+from proofstream import GpuTelemetry, safe_text
 from proofstream_gpu.driver import DriverUnavailable
 from proofstream_gpu.watch import Watch
 
 _LEAST_APART_S = 0.1
 """Least time between two samples. Short proofs may follow one another faster than figures change."""
+
+_LONGEST_REASON = 1000
 
 
 class Sampler:
@@ -95,7 +97,7 @@ class Sampler:
             self._give_up(str(error))
             return
         except Exception as error:  # noqa: BLE001 - third-party code may raise anything, and `ready` must be set
-            self._give_up(f"the NVIDIA driver could not be asked: {type(error).__name__}: {error}")
+            self._give_up(f"the NVIDIA driver could not be asked: {_described(error)}")
             return
         self.ready.set()
         proved = False
@@ -121,7 +123,7 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - as above; the next sample may succeed
             self._failures += 1
             if self._failures == 1:
-                self._log.warning("the GPUs could not be sampled: %s: %s", type(error).__name__, error)
+                self._log.warning("the GPUs could not be sampled: %s", _described(error))
         finally:
             self._busy_since = None
 
@@ -131,3 +133,7 @@ class Sampler:
         self._wake.clear()
         while not self._stopping and (left := begun + _LEAST_APART_S - time.monotonic()) > 0:
             time.sleep(left)
+
+
+def _described(error: Exception) -> str:
+    return safe_text(f"{type(error).__name__}: {error}", _LONGEST_REASON)

@@ -1,7 +1,7 @@
 """Keeps track of the devices: which exist, which are lost, and when to look for lost devices again. It uses no SDK.
 
 A lost device does not disturb the others. Each sample reports it as lost, without figures, until it answers again.
-Looking for it means initialising the driver again, so the waits between two attempts grow.
+Looking for it means initialising the driver again, so the waits between two attempts grow, for each device separately.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from proofstream import GpuReading, GpuTelemetry
-from proofstream_gpu.driver import Driver, DriverUnavailable, FoundDevice
+from proofstream import GpuReading, GpuTelemetry, safe_text
+from proofstream_gpu.driver import MAX_DEVICES, Driver, DriverUnavailable, FoundDevice
 from proofstream_gpu.figures import Answer, Identity, NoAnswer, lost_reading, to_reading
 
 _MOST_RETRIES_APART = 60
+_MOST_UNOPENED_NAMED = 16
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A watched device and its state; `logged` names the messages that are not repeated."""
+    """A watched device and its state; `logged` names the messages that are not repeated.
+
+    While it is lost, it is looked for at `retry_at`, and next after `retry_s` more.
+    """
 
     found: FoundDevice
+    retry_s: float
+    retry_at: float = 0.0
     is_lost: bool = False
     xid_errors: int = 0
     logged: set[str] = field(default_factory=set[str])
@@ -41,7 +46,7 @@ class Watch:
     Args:
         driver: The driver.
         devices: Numbers, UUIDs or beginnings of UUIDs of the devices to watch; empty for all.
-        retry_s: Seconds until the first retry for lost devices; doubled each time.
+        retry_s: Seconds until the first retry for a lost device; doubled each time, until it answers.
         log: Receives messages for the user.
         clock: A monotonic clock in seconds.
     """
@@ -58,8 +63,6 @@ class Watch:
         self._driver = driver
         self._wanted = tuple(devices)
         self._least_retry_s = retry_s
-        self._retry_s = retry_s
-        self._retry_at = 0.0
         self._log = log
         self._clock = clock
         self._devices: dict[str, _Watched] = {}
@@ -107,12 +110,12 @@ class Watch:
 
     def sample(self) -> GpuTelemetry:
         """Ask every device for all figures; look for lost devices if a retry is due."""
-        if self._clock() >= self._retry_at and any(device.is_lost for device in self._devices.values()):
-            self._restart_driver()
+        now = self._clock()
+        due = [device for device in self._devices.values() if device.is_lost and now >= device.retry_at]
+        if due:
+            self._restart_driver(due)
         self._count_xids()
         readings = [self._read(device) for device in self._devices.values()]
-        if not any(device.is_lost for device in self._devices.values()):
-            self._retry_s = self._least_retry_s
         self._count("samples")
         return GpuTelemetry(devices=readings)
 
@@ -125,6 +128,7 @@ class Watch:
         if mapped.is_lost:
             self._lose(device)
             return mapped.reading
+        device.retry_s, device.retry_at = self._least_retry_s, 0.0
         self._count("dropped_values", len(mapped.dropped))
         self._log_once(device, "dropped", mapped.dropped, "reports implausible values")
         self._log_once(
@@ -157,15 +161,18 @@ class Watch:
 
     def _lose(self, device: _Watched) -> None:
         device.is_lost = True
-        self._retry_at = self._clock() + self._retry_s
+        # A device that a restart for another one has found, in vain, keeps its own date.
+        if device.retry_at <= self._clock():
+            device.retry_at = self._clock() + device.retry_s
         if "lost" not in device.logged:
             device.logged.add("lost")
             self._count("devices_lost")
             self._log.warning("%s is lost: it no longer answers", device.identity.label)
 
-    def _restart_driver(self) -> None:
-        self._retry_s = min(2 * self._retry_s, _MOST_RETRIES_APART * self._least_retry_s)
-        self._retry_at = self._clock() + self._retry_s
+    def _restart_driver(self, due: Sequence[_Watched]) -> None:
+        for device in due:
+            device.retry_s = min(2 * device.retry_s, _MOST_RETRIES_APART * self._least_retry_s)
+            device.retry_at = self._clock() + device.retry_s
         self._count("driver_restarts")
         self._driver.close()
         try:
@@ -175,25 +182,30 @@ class Watch:
             self._log.debug("%s", error)
 
     def _take_stock(self, found: Sequence[FoundDevice]) -> None:
-        """Update the devices. A lost device that was found counts as back; the next reading shows whether it is."""
+        """Update the devices. A lost device that was found counts as back; the next reading shows whether it is.
+
+        A MIG instance that was not found, although its GPU was, has been removed and is not lost.
+        """
         chosen = {one.identity.id for one in found if self._is_wanted(one.identity)}
         there = {one.identity.id: one for one in found if {one.identity.id, one.identity.parent_id} & chosen}
         with self._changing:
             for device_id, one in there.items():
-                device = self._devices.setdefault(device_id, _Watched(one))
+                device = self._devices.setdefault(device_id, _Watched(one, self._least_retry_s))
                 device.found, device.is_lost = one, False
-            for device_id in [i for i, d in self._devices.items() if self._is_gone(d, there)]:
-                del self._devices[device_id]
+            # A driver that gives its devices new ids leaves lost ones behind, and these must not become many.
+            is_full = len(self._devices) > MAX_DEVICES
+            for device_id, device in list(self._devices.items()):
+                if device_id not in there and (is_full or device.identity.parent_id in there):
+                    del self._devices[device_id]
         for device_id, device in self._devices.items():
             if device_id not in there and not device.is_lost:
                 self._lose(device)
-        for reason in set(self._driver.unopened) - self._unopened:
+        reasons = [reason for reason in self._driver.unopened if reason not in self._unopened]
+        for reason in reasons[:_MOST_UNOPENED_NAMED]:
             self._log.warning("a device cannot be watched: %s", reason)
+        if len(reasons) > _MOST_UNOPENED_NAMED:
+            self._log.warning("%d more devices cannot be watched", len(reasons) - _MOST_UNOPENED_NAMED)
         self._unopened = set(self._driver.unopened)
-
-    def _is_gone(self, device: _Watched, there: dict[str, Any]) -> bool:
-        """Return whether a MIG instance was removed. Its GPU was found, so the instance is not lost."""
-        return device.identity.id not in there and device.identity.parent_id in there
 
     def _is_wanted(self, identity: Identity) -> bool:
         """Return whether the settings select a device; a GPU's instances come with it."""
@@ -203,9 +215,9 @@ class Watch:
     def _why_none(self, found: Sequence[FoundDevice]) -> str:
         if found:
             there = ", ".join(one.identity.label for one in found)
-            return f"gpu.devices: none of {', '.join(self._wanted)} was found; found: {there}"
+            return f"gpu.devices: none of {safe_text(', '.join(self._wanted))} was found; found: {there}"
         if self._driver.unopened:
-            return f"no GPU can be watched: {'; '.join(self._driver.unopened)}"
+            return f"no GPU can be watched: {'; '.join(self._driver.unopened[:_MOST_UNOPENED_NAMED])}"
         return "the NVIDIA driver lists no GPU"
 
     def _count(self, name: str, by: int = 1) -> None:

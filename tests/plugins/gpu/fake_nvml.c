@@ -21,7 +21,7 @@
 #define INSUFFICIENT_SIZE 7
 #define VERSION_MISMATCH 25
 
-#define MOST 16
+#define MOST 300
 
 typedef unsigned long long u64;
 

@@ -9,11 +9,33 @@ from typing import Any
 import pytest
 
 from proofstream import GpuReading
-from proofstream_gpu.driver import DriverUnavailable
+from proofstream_gpu.driver import MAX_DEVICES, DriverUnavailable, FoundDevice
+from proofstream_gpu.figures import Identity
+from proofstream_gpu.nvml import Nvml
 from proofstream_gpu.watch import Watch
 
 OpenWatch = Callable[..., Watch]
 GPU_IS_LOST = "!15"
+
+
+class RenamingDriver(Nvml):
+    """A driver whose devices have other ids in each generation."""
+
+    generation = 0
+
+    def open(self) -> None:
+        return None
+
+    def discover(self) -> list[FoundDevice]:
+        return [
+            FoundDevice(
+                identity=Identity(
+                    id=f"{self.generation}-{i}", parent_id=None, index=i, name=None, vendor="V", driver_version=None
+                ),
+                handle=None,
+            )
+            for i in range(200)
+        ]
 
 
 def states(watch: Watch) -> dict[str, str]:
@@ -56,6 +78,54 @@ def test_it_is_looked_for_again_ever_less_often(machine: Any, open_watch: OpenWa
 
     assert restarts == [5.0, 15.0, 35.0, 75.0, 155.0, 315.0, 615.0, 915.0, 1215.0, 1515.0, 1815.0]
     assert watch.counters()["driver_restarts"] == len(restarts)
+
+
+def test_a_second_lost_gpu_is_looked_for_on_its_own_schedule(machine: Any, open_watch: OpenWatch, clock: Any) -> None:
+    machine.set(count=3)
+    watch = open_watch(retry_s=5.0)
+    machine.set(_0__all=GPU_IS_LOST)
+    restarts: list[float] = []
+    began = clock.now
+
+    def second(until: float) -> str:
+        while clock.now < began + until:
+            before = watch.counters().get("driver_restarts", 0)
+            first, state, third = (reading.state for reading in watch.sample().devices)
+            assert (first, third) == ("lost", "ok")
+            restarts.extend([clock.now - began] * (watch.counters().get("driver_restarts", 0) - before))
+            clock.now += 1.0
+        return state
+
+    assert second(320) == "ok"
+    machine.set(_1__all=GPU_IS_LOST)
+    assert second(323) == "lost"
+    machine.set(_1__all=None)
+    assert second(326) == "ok"  # 5 s after it was lost, although the first one is looked for every 300 s
+    assert second(1000) == "ok"
+    assert restarts == [5.0, 15.0, 35.0, 75.0, 155.0, 315.0, 325.0, 615.0, 915.0]
+
+
+def test_a_driver_with_too_many_devices_is_watched_in_part(
+    machine: Any, open_watch: OpenWatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.set(count=4_000_000_000, **{f"_{number}__handle": GPU_IS_LOST for number in range(1, 101)})
+    watch = open_watch()
+    assert watch.counters()["devices"] == MAX_DEVICES - 100
+    lines = [record.getMessage() for record in caplog.records]
+    assert (len(lines), lines[-1]) == (17, "85 more devices cannot be watched")
+    watch.look_again()
+    assert len(caplog.records) == 17
+
+
+def test_lost_devices_make_room_for_new_ones(caplog: pytest.LogCaptureFixture) -> None:
+    driver = RenamingDriver()
+    watch = Watch(driver, log=logging.getLogger("proofstream.test"))
+    watch.open()
+    for number in range(3):
+        driver.generation = number
+        watch.look_again()
+        assert watch.counters()["devices"] <= MAX_DEVICES
+    assert {reading.id[:2] for reading in watch.lost_readings()} == {"2-"}
 
 
 def test_it_comes_back_with_fresh_handles(
