@@ -211,17 +211,33 @@ def _found(
 
 
 def _record(same: list[metadata.EntryPoint], selection: Selection, *, hint: str) -> PluginRecord:
+    same = _without_usurpers(same)
     point = same[0]
     distribution, version = _origin(point)
     record = PluginRecord(name=point.name, distribution=distribution, version=version)
     if len({_origin(p)[0] for p in same}) > 1:
         owners = " and ".join(" ".join(_origin(p)) for p in same)
-        record.mark(PluginStatus.BROKEN, f"two distributions have a plugin of this name: {owners}")
+        record.mark(PluginStatus.BROKEN, f"two distributions have a plugin of this name: {owners}", "uninstall one")
     elif not selection.admits(point.name):
         record.mark(PluginStatus.DISABLED, "switched off")
     else:
         _load_point(record, point, hint=hint)
     return record
+
+
+def _without_usurpers(same: list[metadata.EntryPoint]) -> list[metadata.EntryPoint]:
+    """Return the entry points of one name without those that take it from a first-party plugin, which are named."""
+    own = [point for point in same if _origin(point)[0] == PROJECT]
+    if not own:
+        return same
+    for other in sorted({" ".join(_origin(point)) for point in same} - {" ".join(_origin(point)) for point in own}):
+        _log.warning(
+            "the plugin %s of %s is not used, because a plugin of %s has this name; uninstall it, or rename its plugin",
+            same[0].name,
+            other,
+            PROJECT,
+        )
+    return own
 
 
 def _origin(point: metadata.EntryPoint) -> tuple[str, str]:

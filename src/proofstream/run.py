@@ -17,6 +17,7 @@ from proofstream.contracts import Source, SourceRequest, SourceType
 from proofstream.errors import ProofstreamError, SourceError, UsageError, describe
 from proofstream.feeds import HostFeed
 from proofstream.forks import ending_forked_children
+from proofstream.hookspecs import PROJECT
 from proofstream.host import Host
 from proofstream.intake import Wakeup
 from proofstream.loader import Registry
@@ -89,7 +90,7 @@ def find_source(registry: Registry, uri: str) -> SourceType:
     found = registry.sources.get(scheme)
     if found is not None:
         source, owner = found
-        if owner in registry.records:
+        if owner != PROJECT:
             registry.require(owner)
         return source
     # A path may hold a colon, and on some systems begins with a drive letter.
