@@ -184,7 +184,8 @@ def test_a_relative_xdg_folder_does_not_lead_into_the_clone(user: User, victim: 
     """Otherwise the clone could bring the record of its own trust, or a user's own configuration."""
     user("trust", XDG_STATE_HOME=str(user.clone / "here"))
     (user.clone / "here" / "proofstream" / "config.toml").write_text((user.clone / "proofstream.toml").read_text())
-    user.run(**{variable: "here"})
+    user.monkeypatch.setenv(variable, "here")
+    user.run()
     assert victim.read_text() == "precious\n"
 
 
@@ -201,19 +202,18 @@ def test_the_user_s_own_ways_are_honoured(user: User, by: str) -> None:
     table, made = "[record]\npath = 'made.jsonl'\n", user.clone / "made.jsonl"
     (user.clone / "proofstream.toml").write_text(table)
     words: tuple[str, ...] = ()
-    env: dict[str, str] = {}
     match by:
         case "flag":
             words = ("--config", "proofstream.toml")
         case "variable":
-            env = {"PROOFSTREAM_CONFIG": "proofstream.toml"}
+            user.monkeypatch.setenv("PROOFSTREAM_CONFIG", "proofstream.toml")
         case "own file":
             own = user.home / ".config" / "proofstream" / "config.toml"
             own.parent.mkdir(parents=True)
             own.write_text(table)
         case _:
             words = ("--set", "record.path=made.jsonl")
-    ran = user.run(*words, **env)
+    ran = user.run(*words)
     assert ran.status == 0
     assert made.exists()
     assert len(lines_about("settings from", ran)) == (1 if by in ("flag", "variable") else 0)
@@ -313,9 +313,8 @@ def test_a_hostile_file_is_refused_in_one_line(user: User, what: str, name: str)
 
 
 def test_hostile_texts_take_little_memory() -> None:
-    texts = [
-        text for what, text in HOSTILE.items() if what not in ("two megabytes", "not UTF-8", "a hexadecimal number")
-    ]
+    correct = ("two megabytes", "not UTF-8", "a hexadecimal number")
+    texts = [text for what, text in HOSTILE.items() if what not in correct]
     ran = subprocess.run(
         [sys.executable, "-c", REFUSE_ALL],
         check=True,
