@@ -153,7 +153,7 @@ def load_config(
     tables: dict[str, dict[str, Any]] = {}
     named = path or (Path(environ[_CONFIG_VARIABLE]) if environ.get(_CONFIG_VARIABLE) else None)
     chosen = read_config_file(named) if named is not None else _trusted_file(folder or Path(), environ)
-    for file in (_users_file(environ), chosen):
+    for file in (_users_file(environ, names), chosen):
         if file is not None:
             _merge_file(file, names, host, tables)
     _apply_environment(environ, names, host, tables)
@@ -165,19 +165,19 @@ def load_config(
 
 def _merge_file(file: ConfigFile, names: set[str], host: dict[str, Any], tables: dict[str, dict[str, Any]]) -> None:
     """Add a file's keys to those of the files before it, whose values they replace."""
-    where, own = _shown(file.path), dict[str, Any]()
+    where, of_host = _shown(file.path), dict[str, Any]()
     for key, value in file.document.items():
         if not isinstance(value, dict):
-            own[key] = value
+            of_host[key] = value
         elif key in names:
             tables.setdefault(key, {}).update(cast("dict[str, Any]", value))
         else:
             raise ConfigError(f"{where}: [{safe_text(key)}] is not the table of a plugin", hint=_known(names))
     try:
-        read_table(HostSettings, own)
+        read_table(HostSettings, of_host)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    host.update(own)
+    host.update(of_host)
 
 
 def _known(names: set[str]) -> str:
@@ -228,15 +228,22 @@ def _own_part(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", part)
 
 
-def _users_file(environ: Mapping[str, str]) -> ConfigFile | None:
+def _users_file(environ: Mapping[str, str], names: set[str]) -> ConfigFile | None:
+    """Return the user's own file, if there is one, without the tables of plugins that this environment lacks."""
     path = users_config_file(environ)
     if path is None or not _is_file(path):
         return None
-    if path.stat().st_uid not in (0, os.geteuid()):
+    if hasattr(os, "geteuid") and path.stat().st_uid not in (0, os.geteuid()):
         _warn_once(f"{_shown(path)} is not used, because it belongs to another user (name it with --config)")
         return None
     _log.info("settings from %s", _shown(path))
-    return read_config_file(path)
+    file = read_config_file(path)
+    foreign = [key for key, value in file.document.items() if isinstance(value, dict) and key not in names]
+    if foreign:
+        tables = safe_text(", ".join(f"[{key}]" for key in foreign), _LONGEST_REASON)
+        _warn_once(f"{_shown(path)}: not used, because no plugin of this name is installed here: {tables}")
+    kept = {key: value for key, value in file.document.items() if key not in foreign}
+    return ConfigFile(path=path, content=file.content, document=kept)
 
 
 def _trusted_file(folder: Path, environ: Mapping[str, str]) -> ConfigFile | None:

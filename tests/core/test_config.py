@@ -113,3 +113,49 @@ def test_set_parses_valid_toml_and_keeps_other_text(text: str, value: object) ->
 def test_set_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"plugin\.key=value"):
         parse_set(text)
+
+
+def own_file(folder: Path, text: str) -> dict[str, str]:
+    """Write the user's own file; return the environment that leads to it."""
+    path = folder / "xdg" / "proofstream" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return {"XDG_CONFIG_HOME": str(folder / "xdg")}
+
+
+def test_the_user_s_own_file_then_another(tmp_path: Path) -> None:
+    environ = own_file(tmp_path, 'strict = true\n[otel]\nendpoint = "own"\nrounds = "off"')
+    (tmp_path / "proofstream.toml").write_text('[otel]\nendpoint = "named"')
+    config = configured(tmp_path, environ, path=tmp_path / "proofstream.toml")
+    assert config.table("otel") == {"endpoint": "named", "rounds": "off"}
+    assert (config.host.strict, config.origin) == (True, tmp_path / "proofstream.toml")
+    assert configured(tmp_path, environ).table("otel") == {"endpoint": "own", "rounds": "off"}
+
+
+def test_the_user_s_own_file_may_name_plugins_of_another_environment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configured(tmp_path, own_file(tmp_path, "[elsewhere]\na = 1\n[otel]\nx = 1"))
+    assert config.tables == {"otel": {"x": 1}}
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "not used, because no plugin of this name is installed here: [elsewhere]"
+    ]
+
+
+@pytest.mark.parametrize("text", ["strct = true", "lane_capacity = 0", "[otel"])
+def test_a_mistake_in_the_user_s_own_file_is_an_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"xdg/proofstream/config\.toml: "):
+        configured(tmp_path, own_file(tmp_path, text))
+
+
+def test_an_own_file_in_a_folder_that_cannot_be_searched_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert configured(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "file")}).tables == {}
+
+
+def test_a_variable_names_a_file_unless_it_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("strict = true")
+    assert configured(tmp_path, {"PROOFSTREAM_CONFIG": str(tmp_path / "c.toml")}).host.strict
+    assert not configured(tmp_path, {"PROOFSTREAM_CONFIG": ""}).host.strict
+    with pytest.raises(ConfigError, match="No such file"):
+        configured(tmp_path, {"PROOFSTREAM_CONFIG": str(tmp_path / "none.toml")})
