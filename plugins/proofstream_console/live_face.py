@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Callable
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,9 +14,11 @@ from proofstream_console import words
 from proofstream_console.formats import CHECK, CROSS
 from proofstream_console.live_view import LiveView
 from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, Reporter
+from proofstream_console.output import Output
 from proofstream_console.run_summary import RunSummary
 
 _SHOW_CURSOR = "\x1b[?25h"
+_LAST_WAIT_S = 0.25
 _LEVEL_STYLES = {LogLevel.Warn: "yellow", LogLevel.Error: "bold red"}
 
 
@@ -29,17 +30,17 @@ class LiveFace:
         summary: The run so far.
         reporter: The news.
         view: The view.
-        write: Writes to the terminal without rich.
+        output: The terminal.
     """
 
     def __init__(
-        self, console: Console, summary: RunSummary, reporter: Reporter, view: LiveView, write: Callable[[str], object]
+        self, console: Console, summary: RunSummary, reporter: Reporter, view: LiveView, output: Output
     ) -> None:
         self._console = console
         self._summary = summary
         self._reporter = reporter
         self._view = view
-        self._write = write
+        self._output = output
         self._live: Live | None = None
         self._first_end: Text | None = None
 
@@ -78,7 +79,8 @@ class LiveFace:
         return self._live
 
     def _show_cursor(self) -> None:
-        self._write(_SHOW_CURSOR)
+        self._output.write(_SHOW_CURSOR)
+        self._output.drain(_LAST_WAIT_S)
 
     def _print(self, lines: list[Text]) -> None:
         if lines:

@@ -1,6 +1,6 @@
 """Writes to standard error without ever raising, and without waiting except at the very end.
 
-A stopped terminal, or a pipe without a reader, must not hold up the lane. Bytes that cannot be written now are kept, up
+A stopped terminal, or a pipe without a reader, must not hold up the lane. Bytes that are not written yet are kept, up
 to a bound, and `is_ready` says whether drawing makes sense. Nothing more is written to a closed or broken stream.
 """
 
@@ -17,24 +17,36 @@ from proofstream_console.formats import ASCII_FORMS
 MAX_BACKLOG_BYTES = 2**20
 """Bytes that are kept for a stream that accepts none at the moment."""
 
-_CHUNK_BYTES = 2048
-"""A write of this size does not block on a stream that is ready: pipes then have room for 4096, terminals for more."""
+FROZEN_AFTER_S = 2.0
+"""At the end, a stream that accepts nothing for this long is taken for frozen."""
+
+_PIECE_BYTES = 1024
+"""Written at once. Small, because only between pieces can a slow stream be told from a frozen one."""
+
+_POLL_S = 0.1
 
 
 class Output:
     """The stream `target` as a text file for rich. All methods may be called from any thread.
 
+    The bytes are written by a thread that may be abandoned. Nothing else is certain not to block: a terminal that polls
+    as ready may still refuse a write, O_NONBLOCK would change the user's terminal for every program that shares it, and
+    to open a terminal again may be forbidden (after `su`) or impossible (in a container).
+
     Attributes:
         encoding: Of the stream.
         is_broken: Whether writing to the stream has failed.
-        unshown_bytes: Bytes that were written here and never reached the stream.
+        unshown_bytes: Bytes that were written here and are not known to have reached the stream.
     """
 
     def __init__(self, target: IO[str]) -> None:
         self._target = target
         self._fd = _file_descriptor(target)
         self._backlog = bytearray()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._moved_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._closed = False
         self.encoding = getattr(target, "encoding", None) or "utf-8"
         self.is_broken = False
         self.unshown_bytes = 0
@@ -57,51 +69,87 @@ class Output:
         return self._fd
 
     def write(self, text: str) -> int:
-        """Write as much as can be written at once, and keep the rest."""
-        with self._lock:
+        """Queue the text and return at once. A text that does not fit is counted, not shown."""
+        with self._changed:
             if not self.encoding.lower().startswith("utf"):
                 text = text.translate(ASCII_FORMS)
             data = text.encode(self.encoding, "replace")
-            if self.is_broken or len(self._backlog) + len(data) > MAX_BACKLOG_BYTES:
+            if self.is_broken or self._closed or len(self._backlog) + len(data) > MAX_BACKLOG_BYTES:
                 self.unshown_bytes += len(data)
             elif self._fd is None:
                 self._write_to_target(data)
             else:
                 self._backlog += data
-                self._push(0.0)
+                self._start(self._fd)
+                self._changed.notify_all()
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: `write` has done what can be done without waiting."""
+        """Do nothing: the thread writes as soon as the stream accepts it."""
 
     def is_ready(self) -> bool:
         """Return whether everything written has reached the stream, so that more may follow."""
-        return self.drain(0.0) and not self.is_broken
+        with self._changed:
+            return not (self._backlog or self.is_broken)
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until everything has reached the stream. Return False if it has not within `timeout_s` seconds."""
-        with self._lock:
-            self._push(timeout_s)
-            return not self._backlog
+        """Wait until everything has reached the stream.
 
-    def give_up(self) -> None:
-        """Count the bytes that have not reached the stream as not shown."""
-        with self._lock:
-            self._lose()
+        Return False if it has not within `timeout_s` seconds, or if the stream seems to be frozen.
+        """
+        started = time.monotonic()
+        with self._changed:
+            while self._backlog:
+                frozen_at = max(started, self._moved_at) + FROZEN_AFTER_S
+                left_s = min(started + timeout_s, frozen_at) - time.monotonic()
+                if left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
 
-    def _push(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        try:
-            while self._backlog and self._fd is not None:
-                wait = max(0.0, deadline - time.monotonic())
-                if not select.select([], [self._fd], [], wait)[1]:
-                    return
-                written = os.write(self._fd, self._backlog[:_CHUNK_BYTES])
-                del self._backlog[:written]
-        except BlockingIOError:
+    def close(self, timeout_s: float) -> None:
+        """Wait for the stream as `drain` does, and count what it has not accepted as not shown. Write nothing more."""
+        drained = self.drain(timeout_s)
+        with self._changed:
+            self._closed = True
+            if not drained:
+                self._lose()
+            self._changed.notify_all()
+        if drained and self._thread is not None:
+            self._thread.join(_POLL_S)
+
+    def _start(self, descriptor: int) -> None:
+        if self._thread is not None:
             return
-        except (OSError, ValueError):
+        # The command ends without waiting for threads of this prefix.
+        name = "proofstream-console-output"
+        self._thread = threading.Thread(target=self._write_pieces, args=(descriptor,), name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left, or the interpreter is ending
             self._lose()
+
+    def _write_pieces(self, descriptor: int) -> None:
+        try:
+            while piece := self._next_piece():
+                try:
+                    written = os.write(descriptor, piece)
+                except BlockingIOError:  # another program has set O_NONBLOCK
+                    select.select([], [descriptor], [], _POLL_S)
+                    continue
+                with self._changed:
+                    del self._backlog[:written]
+                    self._moved_at = time.monotonic()
+                    self._changed.notify_all()
+        except (OSError, ValueError):
+            with self._changed:
+                self._lose()
+
+    def _next_piece(self) -> bytes:
+        """Return whole lines where they fit, because other writers' lines may come in between; empty at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._backlog or self._closed or self.is_broken)
+            return bytes(self._backlog[: self._backlog.rfind(b"\n", 0, _PIECE_BYTES) + 1 or _PIECE_BYTES])
 
     def _write_to_target(self, data: bytes) -> None:
         try:
@@ -115,6 +163,7 @@ class Output:
         self.is_broken = True
         self.unshown_bytes += len(self._backlog)
         self._backlog.clear()
+        self._changed.notify_all()
 
 
 def _file_descriptor(target: IO[str]) -> int | None:

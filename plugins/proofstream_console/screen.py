@@ -66,7 +66,7 @@ def open_screen(
     console = _console(output, environ, in_place=in_place)
     if in_place:
         view = LiveView(summary, max_layers=settings.max_layers, max_proofs=settings.max_proofs)
-        face: Face = LiveFace(console, summary, reporter, view, output.write)
+        face: Face = LiveFace(console, summary, reporter, view, output)
     else:
         face = PlainFace(summary, reporter, output.write, progress_s=settings.progress_s)
     return Screen(summary, face, output, console, throttle=Throttle(settings.refresh_s, start=clock()), clock=clock)
@@ -133,5 +133,4 @@ class Screen:
             self._console.print(closing_report(self.summary, width=self._console.width))
         lines = [*([] if self.summary.is_empty else [""]), *capture.get().splitlines()]
         self.output.write("".join(f"{line.rstrip()}\n" for line in lines))
-        if not self.output.drain(timeout_s):
-            self.output.give_up()
+        self.output.close(timeout_s)
