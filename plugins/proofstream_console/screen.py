@@ -126,11 +126,13 @@ class Screen:
 
     def close(self, timeout_s: float) -> None:
         """Print the report, and wait at most `timeout_s` seconds for the stream to accept it."""
-        if not self.summary.was_opened:
-            return  # the run ended before anything could be read, and the command says why
         self._face.finish(self._clock())
+        if self.summary.was_opened:  # otherwise the run ended before anything could be read, and the command says why
+            self._print_report()
+        self.output.close(timeout_s)
+
+    def _print_report(self) -> None:
         with self._console.capture() as capture:
             self._console.print(closing_report(self.summary, width=self._console.width))
         lines = [*([] if self.summary.is_empty else [""]), *capture.get().splitlines()]
         self.output.write("".join(f"{line.rstrip()}\n" for line in lines))
-        self.output.close(timeout_s)

@@ -30,14 +30,12 @@ from proofstream.errors import ProofstreamError, UsageError, describe, in_parent
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
 from proofstream.outputs import make_private_folder
-from proofstream.text import safe_text
 
 if TYPE_CHECKING:
     from proofstream.config import Config
     from proofstream.run import RunRequest
 
 EXIT_USAGE = 2
-_LONGEST_LINE = 8192
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
 _TRUST = "trust"
@@ -98,11 +96,11 @@ def _complain(message: str, hint: str | None, why: Sequence[str] = ()) -> int:
 
 
 def _tell(text: str) -> None:
-    voice.say(f"proofstream: {safe_text(text, _LONGEST_LINE)}")
+    voice.say(f"proofstream: {text}")
 
 
 def _post(text: str) -> None:
-    voice.post(f"proofstream: {safe_text(text, _LONGEST_LINE)}")
+    voice.post(f"proofstream: {text}")
 
 
 def _show_results(results: list[tuple[Path, str]]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from proofstream.command.voice import LONGEST_LINE
 from proofstream.health import PluginStatus
 from proofstream.loader import Registry
+from proofstream.text import safe_text
 
 
 def plugins(registry: Registry) -> list[dict[str, Any]]:
@@ -66,5 +68,5 @@ def _cell(value: str | bool | list[str] | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(value)
-    return value or ""
+        return safe_text(", ".join(value), LONGEST_LINE)
+    return safe_text(value or "", LONGEST_LINE)

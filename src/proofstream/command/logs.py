@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from proofstream.command.voice import voice
-from proofstream.text import safe_text
 
 TRACEBACK_HINT = "-vv shows where"
 """Tells a user of the command how to see the traceback of a failure."""
-
-_LONGEST_LINE = 2000
 
 _log = logging.getLogger("proofstream")
 _LEVELS = {-2: logging.ERROR, -1: logging.WARNING, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
 
 
 class _Stderr(logging.Handler):
+    """Says a message as one line, and a traceback as a line each: both may quote a producer's text."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        voice.say(f"proofstream: {self.format(record)}")
+        for line in _lines(record):
+            voice.say(line)
 
 
-class _Safe(logging.Formatter):
-    """Makes a message one safe line, and each line of a traceback safe and indented: it may quote a producer's text."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        return safe_text(super().formatMessage(record), _LONGEST_LINE)
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's own name
-        return "\n".join(f"  {safe_text(line, _LONGEST_LINE)}" for line in super().formatException(ei).split("\n"))
+def _lines(record: logging.LogRecord) -> Iterator[str]:
+    try:
+        yield f"proofstream: {record.getMessage()}"
+    except Exception:  # noqa: BLE001 - a third-party plugin's arguments may not fit its message, or not describe themselves
+        yield f"proofstream: {record.msg}"
+    if record.exc_info:
+        for line in logging.Formatter().formatException(record.exc_info).split("\n"):
+            yield f"  {line}"
 
 
 def traceback_hint() -> str:
@@ -48,7 +47,5 @@ def set_up_logging(*, verbose: int, environ: Mapping[str, str]) -> None:
     named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())
     level = _LEVELS[max(-2, min(2, verbose))]
     _log.setLevel(level if named is None or verbose else named)
-    handler = _Stderr()
-    handler.setFormatter(_Safe())
-    _log.handlers = [handler]
+    _log.handlers = [_Stderr()]
     _log.propagate = False

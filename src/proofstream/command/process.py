@@ -8,15 +8,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NoReturn
 
+from proofstream.command.patience import finishes_within
 from proofstream.command.voice import VOICE_THREAD, voice
 
 _END_WITHIN_S = 1.0
+_LAST_WRITE_S = 0.25
+"""How long leaving waits for a terminal. A terminal that is not frozen answers within a few milliseconds."""
+
 _SHOW_CURSOR = b"\x1b[?25h"
+_SIGNALS_THREAD = "proofstream-signals"
 
 
 def fill_standard_streams() -> None:
@@ -33,6 +37,7 @@ def fill_standard_streams() -> None:
 
 def on_signals(stop: Callable[[int], None]) -> None:
     """Call `stop` on the first signal, which lets plugins finish; end the process at once on the second."""
+    numbers = _ending_signals()
     seen: list[int] = []
 
     def handle(number: int, _frame: object) -> None:
@@ -41,21 +46,49 @@ def on_signals(stop: Callable[[int], None]) -> None:
         seen.append(number)
         stop(number)
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and not (name == "SIGHUP" and _is_ignored(number)):
-            signal.signal(number, handle)
+    for number in numbers:
+        signal.signal(number, handle)
+    _watch_for_second(numbers)
 
 
-def _is_ignored(number: int) -> bool:
-    """Return whether our parent made us ignore the signal, as `nohup` does."""
-    return signal.getsignal(number) is signal.SIG_IGN
+def _ending_signals() -> list[int]:
+    """Return the signals that end the command, without SIGHUP if our parent made us ignore it, as `nohup` does."""
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return [
+        number for number in numbers if not (number.name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN)
+    ]
+
+
+def _watch_for_second(numbers: Collection[int]) -> None:
+    """End the process on the second signal even while the main thread is in a call that no handler interrupts.
+
+    It is while it waits for the lock of a stream that another thread is stuck in.
+    """
+    if sys.platform == "win32":
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # A forked child gets a terminal's Ctrl-C as well, and would count it here a second time.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+    def watch() -> None:
+        seen = 0
+        while byte := os.read(reader, 1):
+            seen += byte[0] in numbers
+            if seen > 1:
+                _leave(128 + byte[0])
+
+    threading.Thread(target=watch, name=_SIGNALS_THREAD, daemon=True).start()
 
 
 def end_soon(status: int) -> None:
-    """Let the interpreter end, without waiting for threads that a plugin left behind."""
-    if voice.is_stuck or _is_held():
-        # A stuck thread may hold a stream's lock, and the interpreter aborts if it cannot flush that stream at its end.
+    """Let the interpreter end, without waiting for threads that a plugin left behind, or for a stopped stream."""
+    for number in _ending_signals():
+        # No handler of ours could run while the interpreter ends, so the system itself ends the process.
+        signal.signal(number, signal.SIG_DFL)
+    # A stuck thread may hold a stream's lock, and the interpreter aborts if it cannot flush that stream at its end.
+    if voice.is_stuck or _is_held() or not finishes_within(_END_WITHIN_S, _flush_standard_streams):
         _leave(status)
 
     def end() -> None:
@@ -67,15 +100,24 @@ def end_soon(status: int) -> None:
 
 def _leave(status: int) -> NoReturn:
     """End the process at once. Show the cursor first, which an unfinished live view may have hidden."""
-    with suppress(OSError):
-        if os.isatty(2):
-            os.write(2, _SHOW_CURSOR)
+    finishes_within(_LAST_WRITE_S, _show_cursor)
     os._exit(status)
+
+
+def _show_cursor() -> None:
+    if os.isatty(2):
+        os.write(2, _SHOW_CURSOR)
+
+
+def _flush_standard_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
 
 
 def _is_held() -> bool:
     """Return whether a thread of ours still runs. All of them have had the time that they were promised."""
-    names = {thread.name for thread in threading.enumerate()} - {VOICE_THREAD}
+    names = {thread.name for thread in threading.enumerate()} - {VOICE_THREAD, _SIGNALS_THREAD}
     return any(name.startswith("proofstream-") for name in names)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from proofstream.command.process import called_as, called_from
+from proofstream.command.voice import LONGEST_LINE
 from proofstream.contracts import Option
 from proofstream.errors import UsageError
 from proofstream.outputs import make_private_folder
@@ -99,8 +99,8 @@ def _shown(path: Path) -> str:
 
 
 def columns_of_standard_error() -> int:
-    """Return how many characters a line on standard error may have: any number if it is not a terminal."""
+    """Return how many characters a line on standard error may have: as many as any if it is not a terminal."""
     try:
-        return os.get_terminal_size(2).columns or sys.maxsize
+        return os.get_terminal_size(2).columns or LONGEST_LINE
     except OSError:
-        return sys.maxsize
+        return LONGEST_LINE

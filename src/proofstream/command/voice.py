@@ -1,15 +1,24 @@
-"""Writes the command's messages to standard error without ever blocking: a stalled or closed reader is harmless."""
+"""Writes the command's messages to standard error without ever blocking: a stalled or closed reader is harmless.
+
+Everything that the command prints there, except a plugin's own output, passes here and is made safe here, once.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import deque
+
+from proofstream.text import safe_text
 
 PATIENCE_S = 1.0
 """How long `say` waits for its line to be written. After a line that took longer, it does not wait any more."""
 
 VOICE_THREAD = "proofstream-voice"
+
+LONGEST_LINE = 1000
+"""Characters of a line: more help a reader less than they hide what was said before."""
 
 _MOST_WAITING = 1000
 
@@ -17,6 +26,7 @@ _MOST_WAITING = 1000
 class Voice:
     """Writes lines one after the other, on a thread of its own. Not for signal handlers, because it takes a lock.
 
+    A line may quote text of producers, receivers, files and plugins, so each passes `safe_text`.
     It looks standard error up for each line, because a live view replaces it while it is shown.
 
     Attributes:
@@ -38,6 +48,7 @@ class Voice:
 
     def post(self, line: str) -> None:
         """Queue the line and return at once. When too many wait, it is dropped."""
+        line = safe_text(line, LONGEST_LINE)
         with self._changed:
             if len(self._lines) >= _MOST_WAITING:
                 return
@@ -69,10 +80,21 @@ class Voice:
 
 def _write(line: str) -> None:
     try:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return  # its reader has gone
+        stream = sys.stderr
+        if stream is sys.__stderr__ and stream is not None:
+            # Past the stream's buffer, whose lock a write to a stopped terminal would hold: every thread that prints
+            # would wait for it, and so would the end of the interpreter.
+            _write_bytes(stream.fileno(), f"{line}\n".encode(stream.encoding, "backslashreplace"))
+        else:
+            stream.write(f"{line}\n")
+            stream.flush()
+    except Exception:  # noqa: BLE001 - its reader has gone, or a third-party stream may raise anything; the next may work
+        return
+
+
+def _write_bytes(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 voice: Voice = Voice()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
+from proofstream.command.voice import LONGEST_LINE
 from proofstream.contracts import Artefact, Option, OptionKind
 from proofstream.errors import UsageError
 
@@ -140,4 +141,4 @@ def test_columns_are_those_of_standard_error() -> None:
         os.dup2(kept, 2)
         for descriptor in (kept, nothing, controller, terminal):
             os.close(descriptor)
-    assert (found, sized, piped) == (sys.maxsize, 80, sys.maxsize)
+    assert (found, sized, piped) == (LONGEST_LINE, 80, LONGEST_LINE)
