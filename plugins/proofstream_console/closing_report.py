@@ -17,7 +17,8 @@ from proofstream_console.run_summary import RunSummary
 from proofstream_console.totals import Totals
 
 _DISAGREE_NS = 100_000_000
-_DISAGREE_RATIO = 1.25
+_DISAGREE_PERCENT = 125
+_MAX_TROUBLED = 16
 
 
 def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
@@ -90,15 +91,27 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     if log_counts := _log_counts(summary):
         yield "log", log_counts
     if summary.time_sources:
-        yield "times", Text("; ".join(words.TIME_SOURCES.get(s, safe_text(s)) for s in sorted(summary.time_sources)))
+        yield (
+            "times",
+            Text(
+                "; ".join(words.TIME_SOURCES.get(s, safe_text(s, words.MAX_NAME)) for s in sorted(summary.time_sources))
+            ),
+        )
     if said := _disagreement(summary):
         yield "", Text(said, style="yellow")
     yield from _sessions(summary)
     for line in words.device_lines(summary.devices, whole_run=True):
         yield "device", Text(line)
     yield from _states(summary)
-    for health in summary.troubled_plugins:
+    yield from _trouble(summary)
+
+
+def _trouble(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    troubled = summary.troubled_plugins
+    for health in troubled[:_MAX_TROUBLED]:
         yield "trouble", Text(words.plugin_trouble(health), style="red")
+    if (more := len(troubled) - _MAX_TROUBLED) > 0:
+        yield "", Text(f"and {counted(more, 'more plugin')} in trouble", style="red")
 
 
 def _plugin_lines(summary: RunSummary) -> Iterator[tuple[str, Text]]:
@@ -164,7 +177,7 @@ def _disagreement(summary: RunSummary) -> str:
     sums: list[Totals | ProofSummary] = [summary.totals, *summary.open_proofs]
     measured = sum(each.measured_ns for each in sums)
     reported = sum(each.reported_ms for each in sums) * 1_000_000
-    far = reported > measured * _DISAGREE_RATIO or measured > reported * _DISAGREE_RATIO
+    far = max(reported, measured) * 100 > min(reported, measured) * _DISAGREE_PERCENT
     if not reported or not far or abs(reported - measured) < _DISAGREE_NS:
         return ""
     return f"the producer reports {duration(reported)} for its layers, not {duration(measured)}"

@@ -6,10 +6,17 @@ import re
 from dataclasses import dataclass
 
 from proofstream import GpuReading, GpuStatus, GpuTelemetry, ReportedDevices
-from proofstream_console.formats import clip, clip_optional
+from proofstream_console.formats import MAX_NAMED, clip, clip_optional, plausible
 
-MAX_DEVICES = 16
+MAX_DEVICES = MAX_NAMED
 """Devices that are remembered."""
+
+MAX_FILTERED_SESSIONS = 1024
+"""Open sessions whose reported devices are looked at."""
+
+_MOST_BYTES = 2**50
+_MOST_WATTS = 100_000
+"""No device has more memory or draws more power. A producer's or a driver's larger figure is a mistake."""
 
 _PLACEHOLDER_NAME = re.compile(r"(CPU( \(.*\))?|GPU-\d+)?", re.DOTALL)
 
@@ -67,15 +74,15 @@ class MeasuredDevice:
     def add_reading(self, reading: GpuReading, *, proving: bool) -> None:
         """Remember the latest sample. Samples taken while a proof runs also count for the whole run."""
         self.is_lost = reading.state == "lost"
-        self.utilization = reading.utilization
-        self.memory_used_bytes = reading.memory_used_bytes
-        self.memory_total_bytes = reading.memory_total_bytes or self.memory_total_bytes
-        self.power_w = reading.power_w
-        if proving and reading.utilization is not None:
-            self._busy_sum += reading.utilization
+        self.utilization = plausible(reading.utilization, 1)
+        self.memory_used_bytes = plausible(reading.memory_used_bytes, _MOST_BYTES)
+        self.memory_total_bytes = plausible(reading.memory_total_bytes, _MOST_BYTES) or self.memory_total_bytes
+        self.power_w = plausible(reading.power_w, _MOST_WATTS)
+        if proving and self.utilization is not None:
+            self._busy_sum += self.utilization
             self._busy_count += 1
-        if proving and reading.memory_used_bytes is not None:
-            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, reading.memory_used_bytes)
+        if proving and self.memory_used_bytes is not None:
+            self.peak_memory_bytes = max(self.peak_memory_bytes or 0, self.memory_used_bytes)
 
     @property
     def mean_utilization(self) -> float | None:
@@ -84,20 +91,27 @@ class MeasuredDevice:
 
 
 class DeviceSummary:
-    """The latest figures of each device."""
+    """The latest figures of each device.
+
+    Attributes:
+        has_more: Whether there were more devices than are remembered.
+    """
 
     def __init__(self) -> None:
         self._reported: dict[tuple[str | None, int], DeviceFigures] = {}
-        self._filters: dict[str, ReportedDevices] = {}
+        self._filters: dict[str, dict[int, ReportedDevices]] = {}
         self._measured: dict[str, MeasuredDevice] = {}
+        self.has_more = False
 
     def add_telemetry(self, telemetry: GpuTelemetry, *, proving: bool) -> None:
         """Remember measured figures. `proving` says whether a proof runs."""
+        self.has_more |= len(telemetry.devices) > MAX_DEVICES
         for reading in telemetry.devices[:MAX_DEVICES]:
             device_id = clip(reading.id)
             device = self._measured.get(device_id)
             if device is None:
                 if len(self._measured) >= MAX_DEVICES:
+                    self.has_more = True
                     continue
                 device = self._measured[device_id] = MeasuredDevice(
                     is_part=reading.parent_id is not None, index=reading.index, name=clip_optional(reading.name)
@@ -111,12 +125,23 @@ class DeviceSummary:
 
     def add_status(self, session_id: str, status: GpuStatus) -> None:
         """Remember reported figures. A device's key includes its name, because sessions may number theirs alike."""
-        real = self._filters.setdefault(session_id, ReportedDevices())
+        filters = self._filters.get(session_id)
+        if filters is None:
+            if len(self._filters) >= MAX_FILTERED_SESSIONS:
+                return
+            filters = self._filters[session_id] = {}
+        self.has_more |= len(status.devices) > MAX_DEVICES
         for snapshot in status.devices[:MAX_DEVICES]:
+            real = filters.get(snapshot.device_id)
+            if real is None:
+                if len(filters) >= MAX_DEVICES:
+                    self.has_more = True
+                    continue
+                real = filters[snapshot.device_id] = ReportedDevices()
             device = DeviceFigures(
                 device_id=snapshot.device_id,
                 name=None if _PLACEHOLDER_NAME.fullmatch(snapshot.device_name) else clip(snapshot.device_name),
-                free_memory_bytes=real.free_memory_bytes(snapshot),
+                free_memory_bytes=plausible(real.free_memory_bytes(snapshot), _MOST_BYTES),
                 utilization=real.utilization(status, snapshot),
             )
             key = (device.name, device.device_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from typing import TypeVar
+
 from proofstream import LayerKind
 
 CHECK, CROSS, WAIT, DOT, ARROW, ELLIPSIS, LINE = "✓", "✗", "○", "·", "→", "…", "━"
@@ -21,6 +24,15 @@ _UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
 MAX_KEPT = 600
 """Characters of a text that are kept: more are never shown."""
 
+MAX_NAMED = 16
+"""Names that are told one by one wherever producers choose them; the rest are `others`."""
+
+UNKNOWN = "?"
+"""Stands for a figure that no real run has. So every figure has a form, and none can end a view."""
+
+_LARGEST = 10**30
+_Figure = TypeVar("_Figure", int, float)
+
 
 def clip(text: str) -> str:
     """Return the part of a text that is kept, because a line of a stream may be as long as 16 MiB."""
@@ -32,8 +44,27 @@ def clip_optional(text: str | None) -> str | None:
     return None if text is None else clip(text)
 
 
+def count_by_name(counts: MutableMapping[str, int], name: str, number: int = 1) -> None:
+    """Add to a name's count, or to that of `others` if there are names enough."""
+    kept = clip(name)
+    named = kept if kept in counts or len(counts) < MAX_NAMED else "others"
+    counts[named] = counts.get(named, 0) + number
+
+
+def plausible(figure: _Figure | None, most: float) -> _Figure | None:
+    """Return a figure from 0 to `most`, and None for any other, which no device has."""
+    return figure if figure is not None and 0 <= figure <= most else None
+
+
+def _is_impossible(number: float) -> bool:
+    """Return whether a number is too large to be shown, negative, or not a number."""
+    return not 0 <= number < _LARGEST
+
+
 def duration(nanoseconds: float) -> str:
     """Return a duration in readable units, with three significant digits if it is below a minute."""
+    if _is_impossible(nanoseconds):
+        return UNKNOWN
     whole = _three_digits(int(nanoseconds))
     if whole < _MINUTE:
         for unit, name in _UNITS:
@@ -55,31 +86,38 @@ def _three_digits(number: int) -> int:
 
 def count(number: int) -> str:
     """Return a number with separators between thousands."""
-    return f"{number:,}"
+    return UNKNOWN if _is_impossible(number) else f"{number:,}"
+
+
+def index(number: int) -> str:
+    """Return a number that is a name, such as a layer's, without separators."""
+    return UNKNOWN if _is_impossible(number) else str(number)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: `1 layer`, `12 layers`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def percent(share: float) -> str:
     """Return a share of 1 in whole percent, rounded down, so that 100 % means that all is done."""
-    return f"{min(99, int(share * 100)) if share < 1 else 100} %"
+    return f"{UNKNOWN if _is_impossible(share) else min(99, int(share * 100)) if share < 1 else 100} %"
 
 
 def fine_percent(share: float) -> str:
     """Return a share of 1 in percent, with one decimal."""
-    return f"{100 * share:.1f} %"
+    return f"{UNKNOWN if _is_impossible(share) else format(100 * share, '.1f')} %"
 
 
 def memory(size: int) -> str:
     """Return bytes in GiB."""
-    return f"{size / 2**30:.1f} GiB"
+    return f"{UNKNOWN if _is_impossible(size) else format(size / 2**30, '.1f')} GiB"
 
 
 def size(number: float) -> str:
     """Return bytes in a readable binary unit, with three significant digits."""
+    if _is_impossible(number):
+        return UNKNOWN
     value, unit = float(number), 0
     while value >= _NEXT_SIZE and unit < len(_SIZES) - 1:
         value, unit = value / 1024, unit + 1
@@ -89,7 +127,7 @@ def size(number: float) -> str:
 
 def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> str:
     """Return a layer's shapes, rows times columns, with an arrow between."""
-    return f" {ARROW} ".join(TIMES.join(map(str, shape)) for shape in (input_shape, output_shape))
+    return f" {ARROW} ".join(TIMES.join(map(index, shape)) for shape in (input_shape, output_shape))
 
 
 def kind_style(kind: str) -> str:

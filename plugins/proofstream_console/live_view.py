@@ -17,6 +17,7 @@ from proofstream_console.formats import (
     counted,
     duration,
     fine_percent,
+    index,
     kind_style,
     percent,
     shapes,
@@ -105,11 +106,11 @@ class LiveView:
     def _silence(self, session_id: str) -> list[Text]:
         """Return a line if, inside a layer, there was silence for longer than layers take."""
         quiet_s = self._summary.quiet_s(session_id)
-        longest_s = self._summary.slowest[0].duration_ns / 1e9 if self._summary.slowest else 0.0
-        if quiet_s < max(_STUCK_AFTER_S, _STUCK_FACTOR * longest_s):
+        longest_ns = self._summary.slowest[0].duration_ns if self._summary.slowest else 0
+        if quiet_s < _STUCK_AFTER_S or quiet_s * 1e9 < _STUCK_FACTOR * longest_ns:
             return []
         said = f"  nothing heard for {duration(quiet_s * 1e9)}"
-        compared = f"; the longest layer so far took {duration(longest_s * 1e9)}" if longest_s else ""
+        compared = f"; the longest layer so far took {duration(longest_ns)}" if longest_ns else ""
         return [Text(said + compared, style="yellow")]
 
     def _title(self, proof: ProofSummary, width: int) -> Text:
@@ -199,11 +200,11 @@ def _proof_counts(summary: RunSummary) -> str:
 
 
 def _slowest(layer: LayerSummary) -> str:
-    return f"slowest layer {layer.index} {layer.kind} {duration(layer.duration_ns)}"
+    return f"slowest layer {index(layer.index)} {layer.kind} {duration(layer.duration_ns)}"
 
 
-def _layer_name(index: int, kind: str) -> Text:
-    return Text("  layer ", style="").append(f"{index:>4}  ").append(f"{kind:<10}", kind_style(kind))
+def _layer_name(key: int, kind: str) -> Text:
+    return Text("  layer ", style="").append(f"{index(key):>4}  ").append(f"{kind:<10}", kind_style(kind))
 
 
 def _details(layer: Interval) -> list[str]:
@@ -211,7 +212,7 @@ def _details(layer: Interval) -> list[str]:
     details: list[str] = []
     if isinstance(event, LayerStart):
         details.append(shapes(event.input_shape, event.output_shape))
-        details += [f"GPU {event.gpu_device}"] if event.gpu_device is not None else []
+        details += [f"GPU {index(event.gpu_device)}"] if event.gpu_device is not None else []
     return [*details, counted(layer.rounds, "round")] if layer.rounds else details
 
 

@@ -45,7 +45,7 @@ class PlainFace:
 
     def _write_lines(self, lines: list[str]) -> None:
         if lines:
-            self._write("".join(f"{line}\n" for line in lines))
+            self._write("".join(f"{safe_text(line, words.MAX_LINE)}\n" for line in lines))
 
     def _news(self, now: float, *, last: bool) -> list[str]:
         lines = [_line(news) for news in self._reporter.take_shown(now)]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from proofstream import IntervalKind, safe_text
 from proofstream_console import words
-from proofstream_console.formats import DOT, count, counted, duration, fine_percent, kind_style, shapes, size
+from proofstream_console.formats import DOT, count, counted, duration, fine_percent, index, kind_style, shapes, size
 from proofstream_console.proof_summary import LayerSummary, ProofSummary
 from proofstream_console.run_summary import RunSummary
 from proofstream_console.state_summary import StateProgramSummary
@@ -103,7 +103,7 @@ def slowest_table(summary: RunSummary, width: int) -> Table:
     for layer in layers:
         proof = [Text(count(layer.proof_number + 1))] if many else []
         cells = [
-            Text(str(layer.index)),
+            Text(index(layer.index)),
             Text(layer.kind, style=kind_style(layer.kind)),
             Text(duration(layer.duration_ns)),
         ]

@@ -36,15 +36,15 @@ from proofstream import (
     UnknownEvent,
 )
 from proofstream_console.device_summary import DeviceSummary
-from proofstream_console.formats import clip, clip_optional
+from proofstream_console.formats import clip, clip_optional, count_by_name
 from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
 from proofstream_console.proof_summary import LayerSummary, ProofSummary, summarize_layer, summarize_proof
 from proofstream_console.state_summary import StateSummary
 from proofstream_console.totals import DurationTally, Totals
-from proofstream_console.trouble import NOT_WORKING, is_troubled
+from proofstream_console.trouble import NOT_WORKING, condense, is_troubled
 
-MAX_UNKNOWN_KINDS = 8
-"""Undeclared kinds that the report names."""
+MAX_SESSIONS = 1024
+"""Open sessions that are remembered. A recording may open any number and close none."""
 
 MAX_PLUGINS = 64
 """Plugins whose condition is remembered."""
@@ -193,7 +193,7 @@ class RunSummary:
         event, session_id = envelope.event, envelope.session_id
         self.totals.events += not isinstance(event, _NOT_OF_PRODUCERS)
         if isinstance(event, UnknownEvent):
-            self._count_unknown(event.kind)
+            count_by_name(self.unknown_kinds, event.kind)
         lost_before = self._timelines.session(session_id).lost_events
         changes = self._timelines.feed(envelope)
         self.totals.lost += self._timelines.session(session_id).lost_events - lost_before
@@ -203,11 +203,6 @@ class RunSummary:
             self._apply(change)
         if isinstance(event, SessionClosed):
             self._close_session(session_id, event)
-
-    def _count_unknown(self, kind: str) -> None:
-        counts = self.unknown_kinds
-        named = clip(kind) if kind in counts or len(counts) < MAX_UNKNOWN_KINDS else "others"
-        counts[named] = counts.get(named, 0) + 1
 
     def _see_session(self, envelope: Envelope) -> None:
         session = self.sessions.get(envelope.session_id)
@@ -226,7 +221,10 @@ class RunSummary:
             latest_unix_nano=envelope.time_unix_nano,
             seen_at=self._batch_at,
         )
-        self.sessions[envelope.session_id] = session
+        if len(self.sessions) < MAX_SESSIONS:
+            self.sessions[envelope.session_id] = session
+        elif opened is None:
+            return  # it may be one that was counted when it was opened
         self.totals.sessions += 1
         self.sources.append(session.source)
         if opened is not None and len(self.time_sources) < MAX_TIME_SOURCES:
@@ -297,6 +295,7 @@ class RunSummary:
     # What plugins and the host say
 
     def _add_health(self, event: PluginHealth) -> None:
+        event = condense(event)
         before = self.health.get(event.plugin)
         if before is None and len(self.health) >= MAX_PLUGINS:
             return

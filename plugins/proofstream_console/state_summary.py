@@ -6,13 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from proofstream import StateBytesMoved, StateProgramCost
-from proofstream_console.formats import clip
+from proofstream_console.formats import MAX_NAMED, clip
 
 MAX_CIRCUITS = 3
 """State circuits that are remembered: those that events named last."""
-
-MAX_PROGRAMS = 16
-"""Programs of a circuit that are remembered."""
 
 
 @dataclass(slots=True)
@@ -44,9 +41,9 @@ class StateProgramSummary:
         self.timed_ns += event.timed_ns
 
     @property
-    def bytes_per_s(self) -> float | None:
+    def bytes_per_s(self) -> int | None:
         """The bandwidth over all runs with a known duration; None without any."""
-        return self.timed_bytes * 1e9 / self.timed_ns if self.timed_ns else None
+        return self.timed_bytes * 10**9 // self.timed_ns if self.timed_ns else None
 
 
 @dataclass(slots=True)
@@ -70,7 +67,7 @@ class StateCircuitSummary:
     def program(self, name: str) -> StateProgramSummary | None:
         """Return a program, added if there is room; else None."""
         found = self.programs.get(name)
-        if found is None and len(self.programs) < MAX_PROGRAMS:
+        if found is None and len(self.programs) < MAX_NAMED:
             found = self.programs[name] = StateProgramSummary()
         return found
 
@@ -107,10 +104,9 @@ class StateSummary:
     def add_runs(self, event: StateBytesMoved) -> None:
         """Remember what a program's runs have moved."""
         circuit = self._circuit(event)
-        program = circuit.program(clip(event.program))
-        if program is not None:
-            program.add_runs(event)
-            circuit.total.add_runs(event)
+        program = circuit.program(clip(event.program)) or circuit.programs.setdefault("others", StateProgramSummary())
+        program.add_runs(event)
+        circuit.total.add_runs(event)
 
     def _circuit(self, event: StateProgramCost | StateBytesMoved) -> StateCircuitSummary:
         key = clip(event.circuit), clip(event.convention)

@@ -22,9 +22,9 @@ class DurationTally:
         self.longest_ns = max(self.longest_ns, duration_ns)
 
     @property
-    def mean_ns(self) -> float:
+    def mean_ns(self) -> int:
         """The mean duration."""
-        return self.total_ns / self.count if self.count else 0.0
+        return self.total_ns // self.count if self.count else 0
 
 
 @dataclass(slots=True)

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from proofstream import Interval, PluginHealth, safe_text
 from proofstream_console.device_summary import DeviceFigures, DeviceSummary, MeasuredDevice
-from proofstream_console.formats import DOT, count, counted, duration, memory, percent, size
+from proofstream_console.formats import DOT, count, counted, duration, index, memory, percent, size
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.state_summary import StateCircuitSummary, StateProgramSummary
-from proofstream_console.trouble import NOT_WORKING, undelivered
+from proofstream_console.trouble import NOT_WORKING, dropped_events, undelivered
 
 MAX_NAME = 60
 MAX_MESSAGE = 500
+MAX_LINE = 1000
 
 
 def proof_title(proof: ProofSummary) -> str:
@@ -66,7 +67,7 @@ def last_place(proof: ProofSummary) -> str:
     """Return where a proof was last seen: ` in layer 9 MatMul`, or an empty text."""
     if proof.last_layer is None:
         return ""
-    return f" in layer {proof.last_layer[0]} {proof.last_layer[1]}"
+    return f" in layer {index(proof.last_layer[0])} {proof.last_layer[1]}"
 
 
 def proof_ended(proof: ProofSummary) -> str:
@@ -86,7 +87,7 @@ def proof_progress(proof: ProofSummary, elapsed_ns: int, active: list[Interval])
 
 def active_place(active: list[Interval]) -> str:
     """Return where an open proof is: `, in layer 9 MatMul`, or an empty text."""
-    return f", in layer {active[-1].key} {active[-1].layer_kind}" if active else ""
+    return f", in layer {index(active[-1].key or 0)} {active[-1].layer_kind}" if active else ""
 
 
 def hidden_lines(hidden: int) -> str:
@@ -96,7 +97,7 @@ def hidden_lines(hidden: int) -> str:
 
 def plugin_trouble(health: PluginHealth) -> str:
     """Return one line for a plugin that does not work, or could not keep up."""
-    dropped = sum(health.dropped.values())
+    dropped = dropped_events(health)
     said: list[str] = []
     if health.status in NOT_WORKING:
         said.append(f"{health.status}: {safe_text(health.reason)}" if health.reason else health.status)
@@ -118,10 +119,12 @@ def device_lines(devices: DeviceSummary, *, whole_run: bool = False) -> Iterator
         yield _measured_line(measured, _figures_of_run(measured) if whole_run else _figures_now(measured))
     for reported in devices.reported:
         yield _reported_line(reported)
+    if devices.has_more:
+        yield "more devices (not shown)"
 
 
 def _measured_line(device: MeasuredDevice, figures: list[str]) -> str:
-    number = "" if device.index is None else f" {device.index}"
+    number = "" if device.index is None else f" {index(device.index)}"
     name = f" {safe_text(device.name, MAX_NAME)}" if device.name else ""
     said = [f"{'MIG' if device.is_part else 'GPU'}{number}{name}"]
     if device.is_lost:
@@ -148,7 +151,7 @@ def _memory_of(used: int | None, total: int | None) -> list[str]:
 
 
 def _reported_line(device: DeviceFigures) -> str:
-    said = [safe_text(device.name, MAX_NAME) if device.name else f"device {device.device_id}"]
+    said = [safe_text(device.name, MAX_NAME) if device.name else f"device {index(device.device_id)}"]
     if device.free_memory_bytes is not None:
         said.append(f"{memory(device.free_memory_bytes)} free memory")
     if device.utilization is not None:

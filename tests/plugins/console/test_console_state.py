@@ -14,10 +14,10 @@ import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
 from proofstream_console.closing_report import closing_report
-from proofstream_console.formats import size
+from proofstream_console.formats import MAX_NAMED, size
 from proofstream_console.live_view import LiveView
 from proofstream_console.run_summary import RunSummary
-from proofstream_console.state_summary import MAX_CIRCUITS, MAX_PROGRAMS
+from proofstream_console.state_summary import MAX_CIRCUITS
 
 MIB = 2**20
 GIB = 2**30
@@ -183,7 +183,7 @@ def test_the_number_of_remembered_circuits_is_bounded() -> None:
     many = [cost(f"p{n}", circuit=f"c{n % 9}") for n in range(9)]
     summary = fed(START, *many, *(cost(f"p{n}", circuit="last") for n in range(100)))
     assert len(summary.states.circuits) == MAX_CIRCUITS
-    assert len(summary.states.circuits[0].programs) == MAX_PROGRAMS
+    assert len(summary.states.circuits[0].programs) == MAX_NAMED
     assert summary.states.forgotten == 10 - MAX_CIRCUITS
     assert any("and 7 state circuits before" in line for line in shown(summary))
 

@@ -34,6 +34,7 @@ from proofstream import (
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin
 from proofstream_console.closing_report import closing_report
+from proofstream_console.formats import MAX_NAMED
 from proofstream_console.live_view import LiveView
 from proofstream_console.run_summary import MAX_REPORT_LINES, RunSummary
 
@@ -473,7 +474,7 @@ def test_report_names_undeclared_kinds() -> None:
         )
     )
     assert "unknown  20 events of undeclared kinds: Kind0, Kind1" in report_of(summary, 200)
-    assert report_of(summary, 200).count("Kind") == 8
+    assert report_of(summary, 200).count("Kind") == MAX_NAMED
 
 
 def add_report_lines(summary: RunSummary, *texts: str, plugin: str = "slowest") -> None:
