@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections import deque
+from typing import TextIO
 
 from proofstream.text import safe_text
 
@@ -80,16 +81,20 @@ class Voice:
 
 def _write(line: str) -> None:
     try:
-        stream = sys.stderr
-        if stream is sys.__stderr__ and stream is not None:
-            # Past the stream's buffer, whose lock a write to a stopped terminal would hold: every thread that prints
-            # would wait for it, and so would the end of the interpreter.
-            _write_bytes(stream.fileno(), f"{line}\n".encode(stream.encoding, "backslashreplace"))
-        else:
-            stream.write(f"{line}\n")
-            stream.flush()
+        _write_to(sys.stderr, f"{line}\n")
     except Exception:  # noqa: BLE001 - its reader has gone, or a third-party stream may raise anything; the next may work
         return
+
+
+def _write_to(stream: TextIO | None, text: str) -> None:
+    own = sys.__stderr__
+    if own is not None and stream is own:
+        # Past the stream's buffer, whose lock a write to a stopped terminal would hold: every thread that prints would
+        # wait for it, and so would the end of the interpreter.
+        _write_bytes(own.fileno(), text.encode(own.encoding, "backslashreplace"))
+    elif stream is not None:
+        stream.write(text)
+        stream.flush()
 
 
 def _write_bytes(descriptor: int, data: bytes) -> None:

@@ -127,8 +127,11 @@ def plain(of: Any, path: str, pick: Pick) -> Any:
 
 def numbers(whole: int, real: float) -> Pick:
     """Pick these for all numbers."""
-    chosen: dict[type[object], object] = {int: whole, float: real}
-    return lambda _path, value: chosen.get(type(value), value)
+
+    def pick(_path: str, value: Any) -> Any:
+        return whole if isinstance(value, int) else real if isinstance(value, float) else value
+
+    return pick
 
 
 def one(field: str, chosen: object) -> Pick:
