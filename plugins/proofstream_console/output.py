@@ -45,11 +45,11 @@ class Output:
         self._backlog = bytearray()
         self._changed = threading.Condition()
         self._moved_at = 0.0
-        self._thread: threading.Thread | None = None
         self._closed = False
         self.encoding = getattr(target, "encoding", None) or "utf-8"
         self.is_broken = False
         self.unshown_bytes = 0
+        self._thread = None if self._fd is None else self._start(self._fd)
 
     def isatty(self) -> bool:
         """Return whether the stream is a terminal."""
@@ -80,7 +80,6 @@ class Output:
                 self._write_to_target(data)
             else:
                 self._backlog += data
-                self._start(self._fd)
                 self._changed.notify_all()
         return len(text)
 
@@ -118,16 +117,17 @@ class Output:
         if drained and self._thread is not None:
             self._thread.join(_POLL_S)
 
-    def _start(self, descriptor: int) -> None:
-        if self._thread is not None:
-            return
-        # The command ends without waiting for threads of this prefix.
+    def _start(self, descriptor: int) -> threading.Thread | None:
+        # While a thread of this prefix runs, the command leaves without the interpreter's own end, which could block.
         name = "proofstream-console-output"
-        self._thread = threading.Thread(target=self._write_pieces, args=(descriptor,), name=name, daemon=True)
+        thread = threading.Thread(target=self._write_pieces, args=(descriptor,), name=name, daemon=True)
         try:
-            self._thread.start()
-        except RuntimeError:  # the system has no thread left, or the interpreter is ending
-            self._lose()
+            # Now, because the report may be written while the interpreter ends, when no thread can start any more.
+            thread.start()
+        except RuntimeError:  # the system has no thread left
+            self.is_broken = True
+            return None
+        return thread
 
     def _write_pieces(self, descriptor: int) -> None:
         try:

@@ -40,6 +40,7 @@ class Voice:
         self._changed = threading.Condition()
         self._asked = 0
         self._said = 0
+        self._left_out = 0
         self._thread: threading.Thread | None = None
 
     def say(self, line: str) -> None:
@@ -48,10 +49,12 @@ class Voice:
         self.finish()
 
     def post(self, line: str) -> None:
-        """Queue the line and return at once. When too many wait, it is dropped."""
+        """Queue the line and return at once. When too many wait, it is left out and counted."""
         line = safe_text(line, LONGEST_LINE)
         with self._changed:
             if len(self._lines) >= _MOST_WAITING:
+                self._asked += not self._left_out  # one line will say how many
+                self._left_out += 1
                 return
             self._lines.append(line)
             self._asked += 1
@@ -69,14 +72,19 @@ class Voice:
 
     def _speak(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._lines)
-                line = self._lines.popleft()
-            _write(line)
+            _write(self._next_line())
             with self._changed:
                 self._said += 1
                 self.is_stuck = False
                 self._changed.notify_all()
+
+    def _next_line(self) -> str:
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._left_out)
+            if self._lines:
+                return self._lines.popleft()
+            left_out, self._left_out = self._left_out, 0
+            return f"proofstream: {left_out} more lines are left out, because standard error did not take them in time"
 
 
 def _write(line: str) -> None:
