@@ -49,6 +49,8 @@ COMPLETE = {
 }
 WARNING = {"Log": {"level": "Warn", "message": "w" * 400}}
 
+STREAM = Path(__file__).parents[1] / "data" / "wire" / "aborted-then-next.jsonl"
+
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 
 STUCK = """
@@ -252,6 +254,14 @@ def test_the_second_signal_ends_a_frozen_run_at_once(kind: str, number: int, ope
     assert child.poll() is None
     assert seconds_until_gone(child, number, SECOND_S + SLACK_S) < SECOND_S + SLACK_S
     assert child.returncode == 128 + number
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_into_a_frozen_stream_ends_by_itself(kind: str, opened: ExitStack) -> None:
+    where = place(kind, opened)
+    clog(where)
+    child = start(where, "run", str(STREAM), "--console", opened=opened)
+    assert child.wait(30) == 0
 
 
 @pytest.mark.parametrize("kind", ["terminal", "pipe"])
