@@ -47,7 +47,7 @@ class ConsolePlugin:
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Add the batch, and show what is new if it is time to."""
+        """Add the batch, and show the news if it is time to."""
         if self._screen is not None:
             self._screen.summary.add_batch(batch)
             self._screen.refresh()

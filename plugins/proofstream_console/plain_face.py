@@ -36,11 +36,11 @@ class PlainFace:
         self._mentioned: dict[int, tuple[float, float]] = {}
 
     def show_news(self, now: float) -> None:
-        """Write what is new at the time `now`, in seconds."""
+        """Write the news at the time `now`, in seconds."""
         self._write_lines(self._news(now, last=False) + self._progress(now))
 
     def finish(self, now: float) -> None:
-        """Write what is left."""
+        """Write the rest of the news."""
         self._write_lines(self._news(now, last=True))
 
     def _write_lines(self, lines: list[str]) -> None:

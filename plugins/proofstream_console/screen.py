@@ -25,10 +25,10 @@ class Face(Protocol):
     """One way to show a run while it goes on."""
 
     def show_news(self, now: float) -> None:
-        """Show what is new at the time `now`, in seconds."""
+        """Show the news at the time `now`, in seconds."""
 
     def finish(self, now: float) -> None:
-        """Show what is left, and leave the stream ready for the report."""
+        """Show the rest of the news, and leave the stream ready for the report."""
 
 
 def open_screen(
@@ -119,7 +119,7 @@ class Screen:
         self._clock = clock
 
     def refresh(self) -> None:
-        """Show what is new, if it is time to and the stream accepts it."""
+        """Show the news, if it is time to and the stream accepts it."""
         now = self._clock()
         if self._throttle.is_due(now) and self.output.is_ready():
             self._face.show_news(now)

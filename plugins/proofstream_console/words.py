@@ -17,7 +17,7 @@ MAX_LINE = 1000
 
 
 def proof_title(proof: ProofSummary) -> str:
-    """Return what is proved and on which backend, as far as the producer named them."""
+    """Return the model and the backend, as far as the producer named them."""
     model = safe_text(proof.model_name, MAX_NAME) if proof.model_name else "proof"
     return model + _on_backend(proof)
 
