@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         fill_standard_streams()
     status = _main(sys.argv[1:] if arguments is None else list(arguments))
-    voice.finish()  # plugins and sources have not waited for their lines
+    try:
+        voice.finish()  # plugins and sources have not waited for their lines
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
     if arguments is None:
         end_soon(status)
     return status
