@@ -66,17 +66,24 @@ class FirstAndLast(Generic[_T]):
         self._tail: deque[_T] = deque(maxlen=limit // 2)
         self.seen = 0
 
-    def append(self, item: _T) -> _T | None:
-        """Add an item. Return the one that is left out for it, if any."""
+    def append(self, item: _T) -> None:
+        """Add an item."""
         self.seen += 1
         if len(self._head) < self._head_size:
             self._head.append(item)
+        else:
+            self._tail.append(item)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one item is left out for each further one."""
+        return len(self._tail) == self._tail.maxlen and len(self._head) >= self._head_size
+
+    def left_out_for(self, item: _T) -> _T | None:
+        """Return the item that is left out if this one is added, or None."""
+        if not self.is_full:
             return None
-        if not self._tail.maxlen:
-            return item
-        left_out = self._tail[0] if len(self._tail) == self._tail.maxlen else None
-        self._tail.append(item)
-        return left_out
+        return self._tail[0] if self._tail else item
 
     def __iter__(self) -> Iterator[_T]:
         yield from self._head
@@ -109,17 +116,19 @@ class BoundedEvents:
         event = envelope.event
         if isinstance(event, SumcheckRound):
             self._announced = event.total_rounds
-            if not self._take(_ROUND_BYTES):
+            # All rounds count the same, so one in place of another takes no more.
+            if self._rounds.is_full or self._take(_ROUND_BYTES):
+                self._rounds.append((envelope.time_unix_nano, event))
+            else:
                 self._rounds.seen += 1
-            elif self._rounds.append((envelope.time_unix_nano, event)) is not None:
-                self._take(-_ROUND_BYTES)
             return
         name, attributes = describe.note_of(envelope)
         note = _event(name, envelope.time_unix_nano, attributes), self._is_ahead(envelope)
-        if not self._take(_size_of(note[0])):
+        left_out = self._notes.left_out_for(note)
+        if self._take(_size_of(note[0]) - (0 if left_out is None else _size_of(left_out[0]))):
+            self._notes.append(note)
+        else:
             self._notes.seen += 1
-        elif (left_out := self._notes.append(note)) is not None:
-            self._take(-_size_of(left_out[0]))
 
     def export(self, start_unix_nano: int, end_unix_nano: int) -> tuple[list[SpanEvent], int, dict[str, object]]:
         """Return the events in order of time, the number of dropped ones, and attributes that count them.

@@ -42,7 +42,8 @@ def test_an_error_about_a_misspelt_key_names_the_right_ones() -> None:
         read({"endpont": "http://localhost"})
     assert str(raised.value) == (
         "otel.endpont: there is no such key; "
-        "known are endpoint, file, headers, logs, max_file_bytes, max_round_events, metric_interval_s, metrics, rounds"
+        "known are endpoint, file, headers, logs, max_file_bytes, max_queue_bytes, max_round_events, "
+        "metric_interval_s, metrics, rounds"
     )
 
 
