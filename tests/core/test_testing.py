@@ -164,12 +164,14 @@ class Answering(RecordingPlugin):
     """Answers each Log, tells the user, and publishes one more event later, on a tick."""
 
     tick_s = 0.01
+    has_published = False
 
     @ps.hookimpl
     def proofstream_consume(self, batch: ps.Batch) -> list[ps.ProofEvent]:
         super().proofstream_consume(batch)
         assert self.context is not None
-        if not batch and self.envelopes and not self.batches.count(0) > 1:
+        if not batch and self.envelopes and not self.has_published:
+            self.has_published = True
             self.context.publish(ps.ReportLine(text="later"))
         if any(isinstance(envelope.event, ps.ProofAborted) for envelope in batch):
             raise ValueError("aborted")
