@@ -398,7 +398,7 @@ class Host:
     def begin_exit(self, error: BaseException | None) -> None:
         """Begin to close, because the process exits. From now on, the first late event of each session is reported."""
         for session in list(self.sessions.values()):
-            session.warns_when_late = True
+            session.warns_when_late = bool(self.lanes)  # without plugins, events go nowhere by intention
         if error is not None and not self._closer.is_requested:
             self._ending = ("interrupted", describe(error))
         self._request_close(None)

@@ -59,7 +59,13 @@ def open_session(
     given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
     asked = [*names, *given]
     automatic = registry.automatic(by_command=False) if plugins is None and merged.host.plugin_autoload else []
-    host = Host(registry=registry, config=merged, asked=asked, wanted=automatic, on_end=_warn_of_losses)
+    host = Host(
+        registry=registry,
+        config=merged,
+        asked=asked,
+        wanted=automatic,
+        on_end=_warn_of_losses if asked or automatic else None,
+    )
     host.start()
     owner = _Opened(host)
     session = host.new_session(source=source, owner=owner)
@@ -83,6 +89,7 @@ class _Opened:
 
 
 def _warn_of_losses(report: Report) -> None:
+    """Say what the plugins did not get; without plugins, events go nowhere by intention."""
     for problem in report.problems:
         warn_user(f"not delivered: {problem}")
     if report.refused:

@@ -207,6 +207,13 @@ def test_a_broken_plugin_and_refused_events_are_said(tmp_path: Path) -> None:
     assert said[1] == "proofstream: not delivered: 1 refused (the logger proofstream.session says why)"
 
 
+def test_without_plugins_nothing_is_said(tmp_path: Path) -> None:
+    code = "session = open_session(plugins=[]); session.emit(None); atexit.register(session.emit, None)"
+    done = run(code, tmp_path)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_what_is_lost_is_said_once_and_by_logging_where_that_is_set_up(tmp_path: Path) -> None:
     code = """
 import logging
