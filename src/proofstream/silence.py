@@ -1,7 +1,7 @@
 """Decides which of a session's jobs have fallen silent, and so will not be followed any longer.
 
-A job whose process died says nothing more, and its connection may live for weeks. Whether it died or works in silence
-cannot be seen. So a job counts as silent only by what the session's other jobs say meanwhile: a session of one job
+A job whose process died says nothing more, and its connection may live for weeks. A job that works in silence looks
+the same. So a job counts as silent only by what the session's other jobs say meanwhile: a session of one job
 waits for it for ever.
 
 The rule has no settings, and it looks at nothing but facts and their own times. Every plugin follows the jobs by

@@ -140,7 +140,7 @@ class ObservedSession:
         changes = timeline.feed(envelope)
         if job_id is not None:
             is_fact = type(envelope.event) in Timeline.facts
-            if is_fact or job_id not in self._open_jobs.heard:  # only facts end something, and bulk is what is frequent
+            if is_fact or job_id not in self._open_jobs.heard:  # only facts end something, and most events are bulk
                 self._follow_job(job_id, timeline, envelope, changes, is_fact=is_fact)
         return changes
 
