@@ -120,10 +120,12 @@ def _replace(value: Frozen, name: str, freeze: Callable[[object], object]) -> No
 
 
 def _freeze(value: object) -> object:
+    if isinstance(value, FrozenDict):
+        return cast("object", value)
     if isinstance(value, list):
         return tuple(cast("list[object]", value))
     if isinstance(value, dict):
-        return value if isinstance(value, FrozenDict) else FrozenDict(cast("dict[object, object]", value))
+        return FrozenDict(cast("dict[object, object]", value))
     if isinstance(value, set):
         return frozenset(cast("set[object]", value))
     return bytes(value) if isinstance(value, bytearray) else value
