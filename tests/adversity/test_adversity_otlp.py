@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def port() -> int:
 
 
 @contextlib.contextmanager
-def command(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def command(*arguments: str) -> Generator[subprocess.Popen[bytes]]:
     """A command that reads events from its standard input; killed if it has not ended by itself."""
     process = subprocess.Popen(
         [sys.executable, "-m", "proofstream", "run", "-", "--no-console", *arguments],

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -355,7 +355,7 @@ def test_a_bound_below_a_mebibyte_is_refused() -> None:
 
 
 @contextlib.contextmanager
-def answering(answer: bytes) -> Iterator[str]:
+def answering(answer: bytes) -> Generator[str]:
     """The base URL of a server that gives these bytes as its answer to everything, and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended = threading.Event()
@@ -378,7 +378,7 @@ def answering(answer: bytes) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def serving_grpc(handle: Callable[[bytes, Any], bytes], port: int = 0) -> Iterator[str]:
+def serving_grpc(handle: Callable[[bytes, Any], bytes], port: int = 0) -> Generator[str]:
     """The URL of a trace service over gRPC."""
     api: Any = grpc  # its stubs leave types open
     server: Any = api.server(ThreadPoolExecutor(2))
