@@ -24,6 +24,9 @@ from proofstream_otel.values.spans import NOWHERE
 INTERVAL_S = 10.0
 """Seconds between exports of metrics, by default."""
 
+SILENCE_S = 1.0
+"""After so many seconds without events, none are on their way that would change an ended span."""
+
 
 class Telemetry:
     """All that the plugin does in one run."""
@@ -40,6 +43,7 @@ class Telemetry:
         self._destinations = destinations.choose(chosen, context, providers)
         meter = self._destinations.meter
         self._measuring = None if meter is None else Measuring(meter, live=context.live)
+        self._consumed_at = time.monotonic()
         self._reader: PeriodicReader | None = None
         if isinstance(meter, OwnMeter):
             self._reader = PeriodicReader(meter, self._destinations.metric_sinks, interval_s=interval_s)
@@ -64,13 +68,17 @@ class Telemetry:
         started: list[TraceStarted] = []
         if self._mapper is None:
             return started
-        # An empty batch means a second of silence: release everything. Otherwise read the clock before the batch,
-        # because events that arrive while we wait for a slow receiver are not seen yet.
-        now = time.monotonic() if batch else math.inf
+        # Read the clock before the batch: events that arrive while we wait for a slow receiver are not seen yet.
+        # Empty batches come while events wait, too. After a silence none do, so everything can be released.
+        now = time.monotonic()
+        if not batch:
+            now = math.inf if now - self._consumed_at >= SILENCE_S else -math.inf
         for envelope in batch:
             if self._measuring is not None:
                 self._measuring.measure_event(envelope)
             started.extend(self._mapper.map_event(envelope))
+        if batch:
+            self._consumed_at = time.monotonic()
         self._mapper.settle(now)
         self._flush()
         return started

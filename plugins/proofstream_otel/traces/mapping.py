@@ -32,6 +32,7 @@ from proofstream_otel.traces.held_spans import ExpectedCosts, HeldSpans, SpanEnd
 from proofstream_otel.traces.open_spans import OpenSpan
 from proofstream_otel.traces.parents import Parents
 from proofstream_otel.traces.span_events import EventBudget
+from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
 from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWriter, StartedRoot
@@ -182,7 +183,7 @@ class SpanMapper:
                 session_id=session_id,
                 proof=None,
                 end_unix_nano=session.latest_unix_nano,
-                said=said,
+                said=safe.attributes(said),
                 due_s=self._expected.due_s(),
             ),
         )
@@ -273,8 +274,8 @@ class SpanMapper:
                     session_id=interval.session_id,
                     proof=interval.proof_ordinal,
                     end_unix_nano=end,
-                    said=said,
-                    error=error,
+                    said=safe.attributes(said),
+                    error=None if error is None else safe.text(error),
                     due_s=span.due_s,
                 ),
             )

@@ -43,6 +43,7 @@ class OpenSpan:
         self.ref = ref
         self.due_s = -math.inf
         self._events = BoundedEvents(limits, interval, budget)
+        # Made safe at once, because the texts of untrusted producers may be long, and a span may be open for long.
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0
         self._devices: list[str] = []
@@ -54,7 +55,7 @@ class OpenSpan:
         if not describe.is_program(program) or len(self._programs | {program}) > MAX_PROGRAMS:
             return False
         self._programs.add(program)
-        self._found.update(describe.state_cost_of(event))
+        self._found.update(safe.attributes(describe.state_cost_of(event)))
         return True
 
     def add_event(self, envelope: Envelope) -> None:
@@ -65,7 +66,7 @@ class OpenSpan:
             self._remember(describe.device_names(event))
             return
         if isinstance(event, CircuitCompiled):
-            self._found.update(describe.circuit_of(event))
+            self._found.update(safe.attributes(describe.circuit_of(event)))
         self._events.add_event(envelope)
 
     def finish(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
@@ -80,7 +81,7 @@ class OpenSpan:
         return span
 
     def _remember(self, names: list[str]) -> None:
-        for name in names:
+        for name in map(safe.text, names[:MAX_DEVICES]):
             if name not in self._devices and len(self._devices) < MAX_DEVICES:
                 self._devices.append(name)
 

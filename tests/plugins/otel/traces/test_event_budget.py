@@ -67,6 +67,27 @@ def test_memory_that_comes_back_is_all_that_was_taken(kit: Any) -> None:
         assert budget.take_bytes(-MIB)
 
 
+def test_texts_that_wait_for_the_end_of_a_span_are_cut_at_once(kit: Any, tmp_path: Path) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(20):
+            device = ps.GpuSnapshot(
+                device_id=0, device_name=f"{number}" + "x" * MIB, utilization=None, free_memory_bytes=None
+            )
+            status = ps.GpuStatus(devices=[device], matmul_done=0, matmul_total=0, layers_done=0, layers_total=0)
+            host.feed(envelopes([kit.proof_start(), status], session_id=str(number), close=False))
+            del device, status
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    host.close()
+    assert taken < 4 * MIB
+    spans = [span for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "proof"]
+    assert {len(span.attributes["proofstream.gpu_status.devices"][0]) for span in spans} == {1024}
+
+
 def test_the_estimate_is_near_the_truth(kit: Any) -> None:
     budget = EventBudget()
     limits = SpanLimits(rounds=Rounds.SPAN_EVENTS, max_rounds=5000, max_notes=5000, max_events=0)

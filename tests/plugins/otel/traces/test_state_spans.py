@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import proofstream as ps
 from proofstream import HOST, PRODUCER
 from proofstream.testing import InlineHost, envelopes
-from proofstream_otel import OtelPlugin
+from proofstream_otel import OtelPlugin, telemetry
 from proofstream_otel.settings import Settings
 from proofstream_otel.traces import held_spans
 from proofstream_otel.traces.held_spans import HOLD_S, ExpectedCosts
@@ -411,7 +411,7 @@ def test_every_cost_is_somewhere(places: list[int], waits: list[float], live: bo
 
 
 @pytest.mark.parametrize("how", ["tick", "close"])
-def test_both_writers_wait(kit: Any, tmp_path: Path, how: str) -> None:
+def test_both_writers_wait(kit: Any, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     provider, exporter = TracerProvider(shutdown_on_exit=False), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     plugins = (OtelPlugin(tracer_provider=provider), OtelPlugin(file=str(tmp_path)))
@@ -422,7 +422,10 @@ def test_both_writers_wait(kit: Any, tmp_path: Path, how: str) -> None:
     assert [span.name for span in exporter.get_finished_spans()] == ["layer MatMul"]
     assert [span.name for span in kit.read_file(tmp_path / "traces.jsonl")] == ["layer MatMul"]
     for host in hosts:
+        host.tick()  # a tick between two batches is not a silence
         host.feed([derived(cost(), of=items[1])])
+    monkeypatch.setattr(telemetry, "SILENCE_S", 0.0)
+    for host in hosts:
         host.tick() if how == "tick" else host.close()
     borrowed = {span.name: dict(span.attributes or {}) for span in exporter.get_finished_spans()}
     owned = {span.name: span.attributes for span in kit.read_file(tmp_path / "traces.jsonl")}
