@@ -46,7 +46,7 @@ _LONGEST_PROGRAM = 80
 """Characters of an unknown program's name that a warning shows."""
 
 _LONGEST_NAME = 1000
-"""Characters of a model's name that are kept."""
+"""Characters that are kept of a model's name, and of a reason in a warning."""
 
 _Job = tuple[str, str | None]
 """A session and one of its jobs."""
@@ -139,7 +139,8 @@ class StatePricer:
         self._remember(known, priced)
         if priced.error is not None:
             self.unpriced_circuits += 1
-            self._warn_once("broken states", f"the states of a circuit cannot be priced: {priced.error}")
+            why = safe_text(str(priced.error), _LONGEST_NAME)
+            self._warn_once("broken states", f"the states of a circuit cannot be priced: {why}")
 
     def _change(self, change: Change) -> list[ProofEvent]:
         proof = change.interval
