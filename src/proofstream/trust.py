@@ -39,7 +39,7 @@ def trust_in(place: Path, content: bytes, environ: Mapping[str, str]) -> Trust:
 
     Args:
         place: Its absolute path; see `place_of`.
-        content: What was read from it, in bytes. Read it once: the content that is checked must be the one that is used.
+        content: The bytes that were read from it. Read them once: they are checked, and then used.
         environ: The environment.
     """
     record = _record_of(place, environ)
