@@ -220,12 +220,13 @@ def find_config_file(folder: Path) -> ConfigFile | None:
 def _own_part(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     if path.name != PROJECT_FILE:
         return document
-    part: Any = document
+    part = document
     for key in ("tool", "proofstream"):
-        part = part.get(key, {})
-        if not isinstance(part, dict):
+        inner: object = part.get(key, {})
+        if not isinstance(inner, dict):
             raise ConfigError(f"{_shown(path)}: {key} is not a table")
-    return cast("dict[str, Any]", part)
+        part = cast("dict[str, Any]", inner)
+    return part
 
 
 def _users_file(environ: Mapping[str, str], names: set[str]) -> ConfigFile | None:

@@ -88,6 +88,7 @@ def test_a_second_lost_gpu_is_looked_for_on_its_own_schedule(machine: Any, open_
     began = clock.now
 
     def second(until: float) -> str:
+        state = ""
         while clock.now < began + until:
             before = watch.counters().get("driver_restarts", 0)
             first, state, third = (reading.state for reading in watch.sample().devices)
