@@ -62,7 +62,7 @@ class User:
     def __call__(self, *words: str | Path, folder: Path | None = None, **env: str) -> Finished:
         with self.monkeypatch.context() as patch:
             patch.chdir(folder or self.clone)
-            patch.setattr("proofstream.config._said", set())  # as in a new process
+            patch.setattr("proofstream.config._said", set[str]())  # as in a new process
             for name, value in env.items():
                 patch.setenv(name, value)
             self.capsys.readouterr()
