@@ -106,7 +106,10 @@ class Backlog:
 
     def end_recording(self, recording_id: str) -> None:
         """End a recording."""
-        self._append(Entry(chapter=self._chapters.pop(recording_id), is_end=True))
+        chapter = self._chapters.pop(recording_id)
+        # Its entries may stay for long, and a scene takes more memory than they do.
+        chapter.recording = chapter.recording.without_scene()
+        self._append(Entry(chapter=chapter, is_end=True))
 
     def has_gaps(self, recording_id: str) -> bool:
         """Return whether some entries of a recording were dropped."""
@@ -140,6 +143,12 @@ class Backlog:
             unread = self._start + len(self._entries) - max(position, self._start)
             # Counted from the end: a deque is slow to index in the middle, and readers are mostly near the end.
             return sum(entry.size_bytes for entry in itertools.islice(reversed(self._entries), unread))
+
+    def endings_from(self, position: int) -> int:
+        """Return how many recordings end from `position` on."""
+        with self._changed:
+            unread = self._start + len(self._entries) - max(position, self._start)
+            return sum(entry.is_end for entry in itertools.islice(reversed(self._entries), unread))
 
     def read_page(self, position: int, *, max_bytes: int, wait_s: float = 0.0) -> BacklogPage:
         """Return the entries from `position` on, up to a size but at least one; wait `wait_s` seconds for that one.

@@ -11,11 +11,12 @@ from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
 from proofstream_rerun.outlets.backlog import Backlog
 from proofstream_rerun.outlets.file import FileOutlet
 from proofstream_rerun.outlets.peer import PeerOutlet, PeerState
+from proofstream_rerun.outlets.releaser import Releaser
 from proofstream_rerun.outlets.server import Server
 from proofstream_rerun.outlets.spawned_viewer import SpawnedViewer
 from proofstream_rerun.sdk.forked_children import forget_in_children
 from proofstream_rerun.sdk.recordings import Recording, Write
-from proofstream_rerun.sdk.stream_release import release_closed_streams
+from proofstream_rerun.sdk.stream_release import RELEASE_AFTER, release_closed_streams, unreleased_streams
 from proofstream_rerun.settings import Settings
 
 _MIB = 2**20
@@ -26,11 +27,11 @@ _HOLD_S = 1.0
 """The longest that one call holds a replay up, well below the time after which a host calls a lane stalled."""
 
 _HOLD_EVERY_S = 0.01
+_HOLD_ENDINGS = 32
+"""How many ended recordings a viewer may be behind in a replay: as many as it can receive while the command ends."""
+
 _SNAPSHOT_EVERY_S = 2.0
 """The least time between two snapshots. A viewer that skips again and again would otherwise get little else."""
-
-_RELEASE_AFTER = 16
-"""How many recordings end before the memory of their streams is released, which flushes all other streams."""
 
 
 class Outlets:
@@ -61,11 +62,13 @@ class Outlets:
         self._snapshot_wanted = False
         self._snapshot_at = 0.0
         self._lost_viewers = 0
-        self._ended = 0
         self._is_dead = False
         self._open_all(settings.parsed_connections())
+        self._releaser = Releaser(self._peers) if self._peers else None
         for peer in self._peers:
             peer.start()
+        if self._releaser is not None:
+            self._releaser.start()
         forget_in_children(self)
 
     def _open_all(self, connections: Sequence[Connection]) -> None:
@@ -160,7 +163,6 @@ class Outlets:
         """End a recording: flush what was written, and accept nothing more."""
         if self._is_dead or recording_id not in self._recordings:
             return
-        self._ended += 1
         recording = self._recordings.pop(recording_id)
         for file in self._files:
             file.end_recording(recording_id)
@@ -169,18 +171,17 @@ class Outlets:
                 # A viewer that comes late gets the final state at least; afterwards there is no recording to ask.
                 self._backlog.add_writes(recording_id, recording.snapshot())
             self._backlog.end_recording(recording_id)
+            self._look_after_peers()
+        elif unreleased_streams() >= RELEASE_AFTER:
+            release_closed_streams()  # at once, because no stream of a file waits for a peer
 
     def tick(self) -> None:
-        """Look after all destinations: flush files, send snapshots that are due, release the memory of old streams."""
+        """Look after all destinations: flush files, send snapshots that are due."""
         if self._is_dead:
             return
         for file in self._files:
             file.tick()
         self._look_after_peers()
-        # The release flushes every open stream of the process, so it must wait until all viewers have caught up.
-        if self._ended >= _RELEASE_AFTER and all(peer.is_settled for peer in self._peers):
-            self._ended = 0
-            release_closed_streams()
 
     def _look_after_peers(self) -> None:
         self._send_snapshots()
@@ -200,7 +201,9 @@ class Outlets:
         """Hold a replay up until viewers that are reading have caught up, so that it loses nothing."""
         limit = self._backlog.max_bytes // 2  # the other half is room for the next batch
         ends = time.monotonic() + _HOLD_S
-        while time.monotonic() < ends and any(peer.is_behind(limit) for peer in self._peers):
+        while time.monotonic() < ends and any(
+            peer.is_behind(max_bytes=limit, max_endings=_HOLD_ENDINGS) for peer in self._peers
+        ):
             time.sleep(_HOLD_EVERY_S)
 
     def counters(self) -> Mapping[str, int]:
@@ -233,10 +236,12 @@ class Outlets:
         for peer in self._peers:
             if not peer.wait():
                 self._judge(peer)
+        if self._releaser is not None:
+            self._releaser.stop()
 
     def _judge(self, peer: PeerOutlet) -> None:
         """Log why a viewer did not get everything, and count it as lost unless the user closed it."""
-        if peer.was_reached and peer.state is PeerState.AWAY:
+        if peer.was_reached and peer.state is PeerState.AWAY and not peer.was_cut:
             self._log.info("rerun: %s was closed before the end", peer.viewer.address)
             return
         self._lost_viewers += 1

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from proofstream_rerun.connections import Viewer
 from proofstream_rerun.outlets.backlog import Backlog, BacklogPage
+from proofstream_rerun.outlets.cutting import Address, addresses_of, cut_connections
 from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.outlets.server import Server
 from proofstream_rerun.outlets.viewer_streams import ViewerStreams
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed
-from proofstream_rerun.sdk.stream_release import abandon_streams
+from proofstream_rerun.sdk.stream_release import MOST_UNRELEASED, abandon_streams, unreleased_streams
 
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
@@ -68,6 +69,9 @@ class PeerOutlet:
     the outlet sends the whole backlog. A viewer that starts late, or is killed and restarted, misses only entries that
     the backlog has dropped. Rerun's own streams never reconnect, so each connection gets new streams.
 
+    Each recording has a stream of its own. The streams of ended recordings are closed after a few more have ended, as
+    soon as a flush confirms that the viewer has received them.
+
     The outlet has a thread of its own, because Rerun's calls block as long as a viewer makes them. The lane and the
     other threads read its public attributes without a lock: each is one assignment, and a stale value does no harm.
 
@@ -78,6 +82,7 @@ class PeerOutlet:
         was_reached: Whether a flush has ever confirmed that the viewer received what was sent.
         skipped: How many entries the viewer missed because it was too slow.
         is_finished: Whether the viewer has received everything and the streams are closed.
+        was_cut: Whether the last connection was cut because the viewer did not read.
         sender: Counts the calls that were sent.
 
     Args:
@@ -107,6 +112,7 @@ class PeerOutlet:
         self.was_reached = False
         self.skipped = 0
         self.is_finished = False
+        self.was_cut = False
         self.sender = CallSender()
         self._backlog = backlog
         self._log = log
@@ -124,6 +130,13 @@ class PeerOutlet:
         self._busy_since: float | None = None
         self._is_flushed = True
         self._slow_since: float | None = None
+        self._addresses: frozenset[Address] = frozenset()
+        self._confirmed = 0
+        self._is_cut = False
+        self._is_asked_to_pause = False
+        self._is_paused = False
+        self._pausing = threading.Lock()  # held for moments only, never during a call of Rerun
+        self._resumed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"proofstream-rerun-{viewer.address}", daemon=True)
 
     def start(self) -> None:
@@ -137,18 +150,50 @@ class PeerOutlet:
         return since is not None and time.monotonic() - since > self._pace.stuck_s
 
     @property
-    def is_settled(self) -> bool:
-        """True if nothing is on its way to the viewer, so that a flush returns at once."""
-        if self.state is PeerState.THERE:
-            return self._is_flushed and self._position >= self._backlog.end_position
-        return self.state is PeerState.AWAY
+    def is_slow(self) -> bool:
+        """True if the viewer answers and reads too little, but may still catch up."""
+        since = self._slow_since
+        return since is not None and time.monotonic() - since < self._pace.patience_s
 
-    def is_behind(self, max_bytes: int) -> bool:
-        """Return whether the viewer is reading, however slowly, and has more than `max_bytes` still to receive."""
-        slow_since = self._slow_since
-        is_slow = slow_since is not None and time.monotonic() - slow_since < self._pace.patience_s
-        is_awake = (self.state is PeerState.THERE and not self.is_stuck) or is_slow
-        return is_awake and self._backlog.bytes_from(self._position) > max_bytes
+    @property
+    def is_unresponsive(self) -> bool:
+        """True if the viewer does not read, or a call of Rerun does not return."""
+        return self.is_stuck or (self.state is PeerState.ASLEEP and not self.is_slow)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True if `pause` took effect: nothing is on its way to the viewer, and nothing is sent until `resume`."""
+        return self._is_asked_to_pause and (self._is_paused or self.state is PeerState.AWAY)
+
+    def is_behind(self, *, max_bytes: int, max_endings: int) -> bool:
+        """Return whether the viewer is reading, however slowly, and has more still to receive.
+
+        Args:
+            max_bytes: How many bytes it may still have to receive.
+            max_endings: How many ends of recordings.
+        """
+        is_awake = (self.state is PeerState.THERE and not self.is_stuck) or self.is_slow
+        at, backlog = self._position, self._backlog
+        return is_awake and (backlog.bytes_from(at) > max_bytes or backlog.endings_from(at) > max_endings)
+
+    def pause(self) -> None:
+        """Ask the thread to flush what was sent, and to send nothing more until `resume`."""
+        with self._pausing:
+            self._resumed.clear()
+            self._is_asked_to_pause = True
+        self._backlog.wake()
+
+    def resume(self) -> None:
+        """Let the thread send again."""
+        with self._pausing:
+            self._is_asked_to_pause = False
+            self._is_paused = False
+        self._resumed.set()
+
+    def cut(self) -> None:
+        """Cut the connections to a viewer that does not read, so that its streams can close; try again later."""
+        self._is_cut = True
+        cut_connections(self._addresses)
 
     def ask_to_leave(self, leave_by: float) -> None:
         """Ask the thread to send the rest and close the streams by `leave_by`, a time of the monotonic clock."""
@@ -212,6 +257,10 @@ class PeerOutlet:
         return True
 
     def _step(self) -> None:
+        if self._is_cut:
+            self._drop_cut_connection()
+        if self._is_asked_to_pause:
+            self._pause()
         if time.monotonic() >= self._due:
             if self.state is PeerState.AWAY:
                 self._try_to_connect()
@@ -221,6 +270,22 @@ class PeerOutlet:
             self._deliver(self._backlog.read_page(self._position, max_bytes=_PAGE_BYTES, wait_s=self._rest_s()))
         else:
             time.sleep(self._rest_s())
+
+    def _pause(self) -> None:
+        """Flush what was sent, then wait until `resume`, unless the viewer does not confirm the flush."""
+        if self.state is PeerState.THERE and not self._is_flushed:
+            self._check()
+        with self._pausing:  # or the pause could begin after its end
+            self._is_paused = self._is_asked_to_pause and self.state is not PeerState.ASLEEP
+        if self._is_paused:
+            self._resumed.wait()
+
+    def _drop_cut_connection(self) -> None:
+        self._is_cut = False
+        if self.state is not PeerState.AWAY:
+            self.was_cut = True
+            self._log.warning("rerun: %s does not read; it gets the rest when it does", self.viewer.address)
+            self._lose("it did not read")
 
     def _rest_s(self) -> float:
         """Return how long the thread may rest before its next step, in seconds."""
@@ -235,13 +300,25 @@ class PeerOutlet:
             self._tell_absence(answer)
             self._back_off()
             return
+        self._addresses = addresses_of(self.viewer)
+        with self._pausing:
+            if self._is_asked_to_pause:  # a connection that begins now would not be at rest
+                return
+            self.state = PeerState.THERE
         self.connects += 1
-        self.state = PeerState.THERE
-        # Start over: the viewer may be a new process that has never seen any of it.
-        self._position = self._backlog.start
+        self._go_to_start()
         if self._position:  # the oldest entries were dropped
             self._want_snapshot()
         self._due = time.monotonic() + self._pace.first_check_s
+
+    def _go_to_start(self) -> None:
+        """Go to the first entry to send over a new connection."""
+        if self.was_cut:
+            # It missed what was sent and not confirmed, as far as the backlog has dropped that since.
+            self.skipped += max(0, self._backlog.start - self._confirmed)
+            self.was_cut = False
+        # Start over: the viewer may be a new process that has never seen any of it. Our own server has.
+        self._position = max(self._backlog.start, self._confirmed if self._server is not None else 0)
 
     def _back_off(self) -> None:
         self._due = time.monotonic() + self._retry_s
@@ -288,6 +365,8 @@ class PeerOutlet:
         with self._in_rerun():
             flushed, reason = self._viewer_streams.flush(timeout_s)
         self._is_flushed = flushed is Flushed.DONE
+        if flushed is Flushed.DONE:
+            self._confirmed = self._position
         if flushed is Flushed.BROKEN:
             self._lose(reason)
         self.was_reached = self.was_reached or (flushed is Flushed.DONE and self.sender.sent > 0)
@@ -307,13 +386,22 @@ class PeerOutlet:
             self.skipped += page.skipped
             self._want_snapshot()
         self._is_flushed = self._is_flushed and not page.entries
+        position = page.after - len(page.entries)
         with self._in_rerun():
             for entry in page.entries:
+                if self._has_many_streams():
+                    self._due = 0.0  # the check flushes, and closes the streams of ended recordings
+                    break
                 self._viewer_streams.send_entry(entry)
-        self._position = page.after
+                position += 1
+        self._position = position
         problem = self.sender.take_problem()
         if problem is not None:
             self._log.error("rerun: Rerun rejected a call: %s", problem)
+
+    def _has_many_streams(self) -> bool:
+        """Return whether to open no more streams before some were closed and released."""
+        return self._viewer_streams.has_many_ended or unreleased_streams() >= MOST_UNRELEASED
 
     def _leave(self) -> None:
         """Close the streams, or abandon them if the viewer no longer answers."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import rerun as rr
 
 from proofstream_rerun.outlets.backlog import Chapter, Entry
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 
+if TYPE_CHECKING:
+    import rerun.blueprint as rrb
+
+MAX_ENDED = 8
+"""How many streams of ended recordings stay open until a flush confirms that the viewer has received them."""
 _TICK_S = 0.1
 """How long Rerun gathers single rows into a chunk: short, because a user is watching."""
 
@@ -32,6 +38,7 @@ class ViewerStreams:
         self._url = url
         self._sender = sender
         self._opened: dict[Chapter, _OpenStream] = {}
+        self._shown: tuple[str, rrb.Blueprint] | None = None
 
     def send_entry(self, entry: Entry) -> None:
         """Send an entry, after the properties and opening of its recording if that is new to the viewer."""
@@ -41,10 +48,17 @@ class ViewerStreams:
         # blueprint under an old version is sent twice; an old one under a new version would stay.
         version = chapter.blueprint_version
         if opened.blueprint_version != version:
-            self._sender.send_blueprint(chapter.blueprint, opened.stream)
+            self._show_blueprint(chapter, opened.stream)
             opened.blueprint_version = version
         self._sender.send_writes(entry.writes, opened.stream)
         opened.is_ended = entry.is_end
+
+    def _show_blueprint(self, chapter: Chapter, stream: rr.RecordingStream) -> None:
+        """Send a recording's layout, unless the application has it already: a server keeps each one that it is sent."""
+        shown = chapter.recording.application_id, chapter.blueprint
+        if shown != self._shown:
+            self._shown = shown
+            self._sender.send_blueprint(chapter.blueprint, stream)
 
     def _open(self, chapter: Chapter) -> _OpenStream:
         stream = open_stream(chapter.recording, rr.GrpcSink(self._url), tick_s=_TICK_S)
@@ -52,6 +66,11 @@ class ViewerStreams:
         self._sender.introduce(chapter.recording, stream)
         self._sender.send_writes(chapter.opening, stream)
         return opened
+
+    @property
+    def has_many_ended(self) -> bool:
+        """True if `MAX_ENDED` streams or more wait for a flush, after which `release_ended` may close them."""
+        return sum(opened.is_ended for opened in self._opened.values()) >= MAX_ENDED
 
     def flush(self, timeout_s: float) -> tuple[Flushed, str]:
         """Flush every stream, for up to `timeout_s` each; return the worst result, and Rerun's reason for it."""
@@ -76,3 +95,4 @@ class ViewerStreams:
     def close(self) -> None:
         """Close all streams. This returns at once if the peer has gone or has received everything."""
         self._opened.clear()
+        self._shown = None

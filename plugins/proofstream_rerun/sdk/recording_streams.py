@@ -17,6 +17,7 @@ import rerun_bindings
 from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.sdk.arrow import Content, fact, made
 from proofstream_rerun.sdk.recordings import Recording, Write
+from proofstream_rerun.sdk.stream_release import count_stream
 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
@@ -35,6 +36,7 @@ def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s
     Raises:
         RuntimeError: The file cannot be created.
     """
+    count_stream()
     stream = rr.RecordingStream(
         recording.application_id,
         recording_id=recording.recording_id,
@@ -47,6 +49,7 @@ def open_stream(recording: Recording, sink: rr.GrpcSink | rr.FileSink, *, tick_s
 
 def open_layout(application_id: str) -> rr.RecordingStream:
     """Open a stream for the layout of an application's views. It has no destination yet."""
+    count_stream()
     native = rerun_bindings.new_blueprint(
         application_id=application_id, make_default=False, make_thread_default=False, default_enabled=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from proofstream_rerun.picture.marks import PropertyValue
@@ -56,3 +56,8 @@ class Recording:
     properties: Mapping[str, Mapping[str, PropertyValue]] = field(
         default_factory=dict[str, Mapping[str, PropertyValue]]
     )
+
+    def without_scene(self) -> Recording:
+        """Return the recording with its last layout and an empty snapshot, so that its scene can be freed."""
+        layout = self.blueprint()
+        return replace(self, blueprint=lambda: layout, snapshot=tuple[Write, ...])

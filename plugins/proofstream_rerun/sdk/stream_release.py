@@ -1,4 +1,4 @@
-"""Releases the memory of closed streams, and abandons streams that cannot be closed."""
+"""Releases the memory and threads of closed streams, and abandons streams that cannot be closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,26 @@ from collections.abc import Iterable
 import rerun as rr
 from rerun_bindings import flush_and_cleanup_orphaned_recordings
 
+RELEASE_AFTER = 32
+"""How many streams are opened before the closed ones are released, which flushes all the others."""
+MOST_UNRELEASED = 128
+"""How many streams may be opened before a release. Rerun keeps two threads for each."""
+
 _left_behind = threading.Event()
+_lock = threading.Lock()
+_opened = 0  # since the last release
+
+
+def count_stream() -> None:
+    """Count a stream that is opened."""
+    global _opened  # noqa: PLW0603 - Rerun keeps its streams for the process as well
+    with _lock:
+        _opened += 1
+
+
+def unreleased_streams() -> int:
+    """Return how many streams were opened since the last release; 0 if none can be released in this process."""
+    return _opened if _may_release() else 0
 
 
 def release_closed_streams() -> None:
@@ -20,10 +39,17 @@ def release_closed_streams() -> None:
     release those without a reference. That also flushes all other streams, so it must not happen while one of them
     waits for its peer. It also drops the application's global recording, so if there is one, nothing is released.
     """
-    if _left_behind.is_set() or rr.get_global_data_recording() is not None:
+    global _opened  # noqa: PLW0603
+    if not _may_release():
         return
+    with _lock:
+        _opened = 0  # even if the release fails: the next one is due after as many streams again
     with contextlib.suppress(RuntimeError):  # another stream is broken; its outlet closes it, and the next call works
         flush_and_cleanup_orphaned_recordings()
+
+
+def _may_release() -> bool:
+    return not _left_behind.is_set() and rr.get_global_data_recording() is None
 
 
 def abandon_streams(streams: Iterable[rr.RecordingStream]) -> None:
