@@ -43,7 +43,10 @@ class RerunPlugin:
                 summary="Show proofs in Rerun: serve, spawn, file:PATH or HOST:PORT; may be repeated.",
                 metavar="CONNECTION",
                 artefact=Artefact(
-                    name="proof.rrd", form="file:{path}", next_step="look at it in 3D: {folder}rerun {path}"
+                    name="proof.rrd",
+                    form="file:{path}",
+                    next_step="look at it in 3D: {folder}rerun {path}",
+                    settings={"overwrite": True},
                 ),
             )
         ]

@@ -50,7 +50,7 @@ class File:
     """A file for each proof.
 
     Attributes:
-        path: The file of the first proof; the files of later proofs go beside it.
+        path: The file of the first proof; the files of later proofs go beside it, as all do if it exists.
     """
 
     path: Path
@@ -159,13 +159,18 @@ def _check_file(file: File) -> None:
         raise ConfigError(f"rerun: file:{path} is a pipe or a device", hint="name a file")
     if not path.parent.is_dir():
         raise ConfigError(f"rerun: file:{path}: there is no folder {path.parent}", hint="make it first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not os.access(path.parent, os.W_OK):  # an existing file is never opened: a new one is created
         raise ConfigError(f"rerun: file:{path} may not be written", hint="name another one")
 
 
 def _place(connection: Connection) -> Connection:
-    """Return the connection with its file's path resolved, so that two spellings of one place are equal."""
-    return File(connection.path.resolve()) if isinstance(connection, File) else connection
+    """Return the connection with its file's folder resolved, so that two spellings of one place are equal.
+
+    The file itself is not resolved: a link is a name in use, and its target is not ours to replace.
+    """
+    if not isinstance(connection, File):
+        return connection
+    return File(connection.path.parent.resolve() / connection.path.name)
 
 
 def _mistake(text: str, problem: str, *, hint: str | None = None) -> ConfigError:

@@ -13,6 +13,8 @@ from proofstream_rerun.sdk.blueprint import blueprint
 from proofstream_rerun.sdk.canvas_writes import PropertyWrite, new_writes, snapshot_writes
 from proofstream_rerun.sdk.recordings import Recording, Write
 
+MAX_RUNNING = 64
+"""The most recordings of proofs that have not ended. Each takes threads of Rerun's, and memory."""
 MAX_LINGERING = 8
 """The most recordings that stay open for late events after their proof has ended."""
 LINGER_S = 5.0
@@ -84,6 +86,7 @@ class OpenRecording:
         self.scene.finish()
         written = self.write_new()
         self._outlets.end_recording(self._recording.recording_id)
+        self.scene.give_room_back()
         return written
 
 
@@ -102,6 +105,7 @@ class OpenRecordings:
         latest: The latest recording of each job.
         written: How many calls to Rerun were sent, per outlet.
         undrawn: How many marks were dropped for lack of room, in recordings that have ended.
+        closed_early: How many recordings were ended before their proofs, because too many were open.
     """
 
     def __init__(self, outlets: RecordingOutlets, *, application_id: str, clock: Callable[[], float]) -> None:
@@ -112,6 +116,7 @@ class OpenRecordings:
         self._outlets = outlets
         self._application_id = application_id
         self._clock = clock
+        self.closed_early: int = 0
         self._lingering: deque[OpenRecording] = deque()
 
     def __iter__(self) -> Iterator[OpenRecording]:
@@ -139,8 +144,16 @@ class OpenRecordings:
         if scene.proof is None:
             self._linger(opened)
         else:
+            if len(self.running) >= MAX_RUNNING:
+                self._close_quietest()
             self.running[scene.proof] = opened
         return opened
+
+    def _close_quietest(self) -> None:
+        """End the recording whose latest event is the oldest: most likely its prover has died."""
+        self.closed_early += 1
+        proof = min(self.running, key=lambda proof: self.running[proof].scene.canvas.last_seq)
+        self._let_go(self.running.pop(proof))
 
     def end_proof(self, proof: Proof) -> None:
         """Let the recording of a proof that has ended linger, so that late events still find it."""
@@ -161,6 +174,7 @@ class OpenRecordings:
         now = self._clock()
         for opened in list(self._lingering):
             if opened.superseded_at is not None and now - opened.superseded_at > LINGER_S:
+                self._lingering.remove(opened)
                 self._let_go(opened)
 
     def end_all(self) -> None:
@@ -171,10 +185,9 @@ class OpenRecordings:
     def _linger(self, opened: OpenRecording) -> None:
         self._lingering.append(opened)
         if len(self._lingering) > MAX_LINGERING:
-            self._let_go(self._lingering[0])
+            self._let_go(self._lingering.popleft())
 
     def _let_go(self, opened: OpenRecording) -> None:
-        self._lingering.remove(opened)
         self.written += opened.end_recording()
         self.undrawn += opened.scene.undrawn
         for job in [job for job, last in self.latest.items() if last is opened]:

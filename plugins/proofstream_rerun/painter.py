@@ -29,9 +29,17 @@ from proofstream import (
     __version__,
     safe_text,
 )
-from proofstream_rerun.open_recordings import Job, OpenRecording, OpenRecordings, RecordingOutlets, recording_id_of
+from proofstream_rerun.open_recordings import (
+    MAX_RUNNING,
+    Job,
+    OpenRecording,
+    OpenRecordings,
+    RecordingOutlets,
+    recording_id_of,
+)
 from proofstream_rerun.picture import texts
 from proofstream_rerun.picture.marks import PropertyValue
+from proofstream_rerun.scene.inference import AttentionRoom
 from proofstream_rerun.scene.scene import NOTED, Scene
 from proofstream_rerun.sdk.recording_streams import RERUN_VERSION
 
@@ -47,6 +55,10 @@ MAX_WAITING_ROWS = 8192
 """When this many rows of one recording wait, they are written before the next write is due."""
 MAX_HELD = 4096
 """The most events of one job that are held until its next proof begins."""
+MAX_WAITING_BYTES = 4 * 2**20
+"""When the events that wait have so many bytes of JSON, they are drawn before the next write is due."""
+MAX_HELD_BYTES = 16 * 2**20
+"""The most bytes of JSON that all held events together may have."""
 MAX_JOBS = 1024
 """The most jobs with held events, and the most sessions and plugins whose state is remembered."""
 
@@ -89,13 +101,17 @@ class Painter:
         self._clock = clock
         self._timelines = Timelines()
         self._recordings = OpenRecordings(outlets, application_id=settings.application_id, clock=clock)
+        self._room = AttentionRoom()
         self._waiting: list[Envelope] = []
+        self._waiting_bytes = 0
         self._held: dict[Job, list[Envelope]] = {}
+        self._held_bytes = 0
         self._alone: dict[str, int] = {}
         self._health: dict[str, tuple[str, int]] = {}
         self._next_write_at = clock() + WRITE_EVERY_S
         self._is_due = False
         self._unplaced = 0
+        self._has_told_early = False
         self._proofs = 0
         self._aside: Mapping[type[ProofEvent], Callable[[Envelope, Any], bool]] = {
             GpuTelemetry: self._take_telemetry,
@@ -109,6 +125,7 @@ class Painter:
     def consume(self, batch: Batch) -> None:
         """Add the next envelopes; draw and write if that is due."""
         self._waiting += batch
+        self._waiting_bytes += sum(len(envelope.raw) for envelope in batch)
         self._is_due = self._is_due or any(type(envelope.event) in _PROMPT for envelope in batch)
         self._work()
 
@@ -133,13 +150,15 @@ class Painter:
             "drawn_proofs": self._proofs,
             "written_calls": self._recordings.written,
             "undrawn_marks": self._recordings.undrawn + sum(recording.scene.undrawn for recording in self._recordings),
+            "unfinished_recordings": self._recordings.closed_early,
             "unplaced_events": self._unplaced,
         }
 
     def _work(self) -> None:
         now = self._clock()
         is_time = self._is_due or now >= self._next_write_at
-        if is_time or len(self._waiting) >= MAX_WAITING_EVENTS:
+        is_full = len(self._waiting) >= MAX_WAITING_EVENTS or self._waiting_bytes >= MAX_WAITING_BYTES
+        if is_time or is_full:
             self._draw_waiting()
         # Drawing may have made a write due (a proof ended) or filled a canvas, so ask again.
         if is_time or self._is_due or self._is_crowded():
@@ -150,6 +169,7 @@ class Painter:
 
     def _draw_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
         for envelope in waiting:
             self._take(envelope)
 
@@ -168,21 +188,22 @@ class Painter:
             proof = interval if interval is None or isinstance(interval, Proof) else interval.proof
             if proof is None:
                 self._take_alone(change)
+            elif isinstance(change, Opened) and interval is proof:
+                self._begin_proof(proof, change.envelope)
+            elif proof not in self._recordings.running:
+                self._unplaced += 1  # its recording was closed because too many were open
             elif isinstance(change, Noted):
                 self._recordings.running[proof].scene.draw_event(change.envelope)
             else:
                 self._take_interval(change, change.interval, proof)
 
     def _take_interval(self, change: Opened | Closed, interval: Interval, proof: Proof) -> None:
-        """Draw the start or end of a proof, or of an interval inside it."""
+        """Draw the end of a proof, or the start or end of an interval inside it."""
         envelope = change.envelope
-        if isinstance(change, Opened):
-            if interval is proof:
-                self._begin_proof(proof, envelope)
-            else:
-                self._recordings.running[proof].scene.open_interval(interval, envelope)
-            return
         scene = self._recordings.running[proof].scene
+        if isinstance(change, Opened):
+            scene.open_interval(interval, envelope)
+            return
         if interval is not proof:
             scene.close_interval(interval, envelope)
             return
@@ -233,14 +254,17 @@ class Painter:
         facts = {**self._facts(*job), "proof": proof.proof_ordinal, **_facts_of(proof)}
         recording = self._recordings.begin_recording(
             job,
-            Scene(proof=proof, started_ns=proof.start_unix_nano, facts=facts),
+            Scene(proof=proof, started_ns=proof.start_unix_nano, facts=facts, room=self._room),
             recording_id=recording_id_of(proof.session_id, "proof", str(proof.proof_ordinal)),
             name=texts.recording_name(proof),
             started_ns=proof.start_unix_nano,
         )
         recording.scene.begin_proof(envelope)
-        for held in self._held.pop(job, ()):
+        for held in self._take_held(job):
             recording.scene.draw_event(held)
+        if self._recordings.closed_early == 1 and not self._has_told_early:
+            self._has_told_early = True
+            self._log.warning("rerun: %d recordings are open; the quietest one ends before its proof", MAX_RUNNING)
 
     # Events outside any open proof
 
@@ -285,10 +309,17 @@ class Painter:
         held = self._held.get(job)
         if held is None and len(self._held) < MAX_JOBS:
             held = self._held[job] = []
-        if held is not None and len(held) < MAX_HELD:
+        size = len(envelope.raw)
+        if held is not None and len(held) < MAX_HELD and self._held_bytes + size <= MAX_HELD_BYTES:
             held.append(envelope)
+            self._held_bytes += size
         else:
             self._unplaced += 1
+
+    def _take_held(self, job: Job) -> list[Envelope]:
+        held = self._held.pop(job, [])
+        self._held_bytes -= sum(len(envelope.raw) for envelope in held)
+        return held
 
     def _close_session(self, session_id: str) -> None:
         for job in [job for job in self._held if job[0] == session_id]:
@@ -297,7 +328,7 @@ class Painter:
 
     def _draw_held(self, job: Job) -> OpenRecording | None:
         """Draw the job's held events in a recording outside any proof, as their proof never came; None without any."""
-        held = self._held.pop(job, None)
+        held = self._take_held(job)
         if not held:
             return None
         recording = self._begin_alone(job, held[0])
@@ -314,7 +345,7 @@ class Painter:
         started_ns = envelope.time_unix_nano
         recording = self._recordings.begin_recording(
             job,
-            Scene(proof=None, started_ns=started_ns, facts=self._facts(*job)),
+            Scene(proof=None, started_ns=started_ns, facts=self._facts(*job), room=self._room),
             recording_id=recording_id_of(session_id, "alone", str(number)),
             name="outside of any proof",
             started_ns=started_ns,

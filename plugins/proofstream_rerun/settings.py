@@ -21,8 +21,9 @@ class Settings(BaseModel):
     """The table `rerun`.
 
     Attributes:
-        connections: Where recordings go. The file that ``file:PATH`` names is replaced if it exists. A second proof
-            of the session goes to a new file beside it, and never replaces an existing file.
+        connections: Where recordings go. If the file that ``file:PATH`` names exists, and for each proof after the
+            first, a new file is created beside it.
+        overwrite: Whether the first proof replaces the file that ``file:PATH`` names, if that is a regular file.
         application_id: The name under which the viewer lists the recordings and remembers the layout of its views.
         server_memory: How much the server of ``serve`` keeps for viewers that connect late; it drops the oldest first.
         viewer_memory: How much the viewer of ``spawn`` may use; it drops the oldest first.
@@ -33,6 +34,7 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     connections: tuple[str, ...] = ()
+    overwrite: bool = False
     application_id: Annotated[str, Field(min_length=1)] = "proofstream"
     server_memory: Memory = "256MiB"
     viewer_memory: Memory = "2GiB"

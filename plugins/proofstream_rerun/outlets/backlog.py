@@ -14,6 +14,9 @@ from proofstream_rerun.sdk.recordings import Recording, Write
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
 
+_LARGE_BYTES = 2**20
+"""An opening of up to this size outlives its entry. It holds what viewers cannot do without, such as the circuit."""
+
 _ENTRY_BYTES = 500
 """The memory that an entry takes besides its writes, roughly."""
 
@@ -26,7 +29,8 @@ class Chapter:
         recording: The recording.
         blueprint: Its present layout.
         blueprint_version: Counts the layouts so far. A reader compares it with the version that it sent last.
-        opening: The first snapshot, which every viewer gets first. It is kept as long as the chapter.
+        opening: The first snapshot, which every viewer gets first. It is kept as long as the chapter, unless it is
+            large and its entry was dropped: a snapshot follows each gap.
         has_gaps: Whether some of its entries were dropped.
     """
 
@@ -44,12 +48,14 @@ class Entry:
     Attributes:
         chapter: The recording.
         writes: Calls that were written together; empty if the recording was begun, got another layout, or ended.
+        is_begin: Whether the recording was begun.
         is_end: Whether the recording ended.
         size_bytes: Roughly how much memory it holds.
     """
 
     chapter: Chapter
     writes: Sequence[Write] = ()
+    is_begin: bool = False
     is_end: bool = False
     size_bytes: int = _ENTRY_BYTES
 
@@ -90,7 +96,8 @@ class Backlog:
         """Begin a recording."""
         chapter = Chapter(recording=recording, blueprint=blueprint, opening=tuple(opening))
         self._chapters[recording.recording_id] = chapter
-        self._append(Entry(chapter=chapter))
+        size = _ENTRY_BYTES + sum(write.size_bytes for write in chapter.opening)
+        self._append(Entry(chapter=chapter, is_begin=True, size_bytes=size))
 
     def add_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Add calls that were written to a recording."""
@@ -122,6 +129,8 @@ class Backlog:
             while self._bytes > self.max_bytes and len(self._entries) > 1:
                 gone = self._entries.popleft()
                 gone.chapter.has_gaps = True
+                if gone.is_begin and gone.size_bytes > _LARGE_BYTES:
+                    gone.chapter.opening = ()
                 self._bytes -= gone.size_bytes
                 self._start += 1
             self._changed.notify_all()

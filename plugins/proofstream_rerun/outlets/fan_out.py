@@ -27,7 +27,7 @@ _HOLD_S = 1.0
 """The longest that one call holds a replay up, well below the time after which a host calls a lane stalled."""
 
 _HOLD_EVERY_S = 0.01
-_HOLD_ENDINGS = 32
+_HOLD_ENDINGS = 16
 """How many ended recordings a viewer may be behind in a replay: as many as it can receive while the command ends."""
 
 _SNAPSHOT_EVERY_S = 2.0
@@ -75,7 +75,7 @@ class Outlets:
         for connection in connections:
             match connection:
                 case File():
-                    self._files.append(FileOutlet(connection, log=self._log))
+                    self._files.append(FileOutlet(connection, log=self._log, overwrite=self._settings.overwrite))
                 case Viewer():
                     self._peers.append(self._peer(connection))
                 case Serve(port):

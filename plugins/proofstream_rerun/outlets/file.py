@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import rerun as rr
 
+from proofstream import private_opener
 from proofstream_rerun.connections import File
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 from proofstream_rerun.sdk.recordings import Recording, Write
@@ -54,16 +58,25 @@ class FileOutlet:
         lost_writes: How many writes were dropped because their file had ended.
 
     Args:
-        file: The file of the first recording.
+        file: The file of the first recording; those of later ones go beside it.
+        overwrite: Whether the first recording replaces a regular file of that name.
         log: The plugin's logger.
         clock: A monotonic clock in seconds.
     """
 
-    def __init__(self, file: File, *, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        file: File,
+        *,
+        log: logging.Logger,
+        overwrite: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.sender = CallSender()
         self.lost_files = 0
         self.lost_writes = 0
         self._file = file
+        self._overwrite = overwrite
         self._log = log
         self._clock = clock
         self._number = 0
@@ -73,7 +86,7 @@ class FileOutlet:
         """Create the next file, and write the recording's properties, layout and first snapshot."""
         path = self._file.path
         try:
-            path = self._next_path()
+            path = self._create_next()
             stream = open_stream(recording, rr.FileSink(path), tick_s=_TICK_S)
         except (OSError, RuntimeError) as error:
             self.lost_files += 1
@@ -84,12 +97,19 @@ class FileOutlet:
         self.send_blueprint(recording.recording_id, blueprint)
         self.send_writes(recording.recording_id, opening)
 
-    def _next_path(self) -> Path:
-        """Return the path of the next file. Only the first may replace a file; later ones skip names in use."""
+    def _create_next(self) -> Path:
+        """Create an empty private file for the next recording, and return its path. Names in use are skipped.
+
+        Rerun opens a path by itself and would empty whatever is there, so the name is taken before, exclusively.
+
+        Raises:
+            OSError: It cannot be created.
+        """
         self._number += 1
-        if self._number == 1:  # the user named this one
-            return self._file.path
         wanted = path = self._file.numbered(self._number)
+        if self._number == 1 and self._overwrite:
+            _remove_regular(path)
+        # Not `create_beside`, which looks for a free name from the first one on: thousands of proofs may come.
         while not _make(path):
             self._number += 1
             path = self._file.numbered(self._number)
@@ -160,15 +180,19 @@ class FileOutlet:
 
 
 def _make(path: Path) -> bool:
-    """Create an empty file, and return False if the name is in use.
-
-    Creating it reserves the name; checking first would leave a gap in which another process could take it.
-    """
+    """Create an empty file that only the user may read, and return False if the name is in use."""
     try:
-        path.touch(exist_ok=False)
+        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
+
+
+def _remove_regular(path: Path) -> None:
+    """Remove a regular file. Anything else stays, such as a link, whose target may be another program's."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
 
 
 def _why(path: Path, reason: str) -> str:

@@ -192,6 +192,8 @@ class PeerOutlet:
 
     def cut(self) -> None:
         """Cut the connections to a viewer that does not read, so that its streams can close; try again later."""
+        self._log.warning("rerun: %s does not read; it gets the rest when it does", self.viewer.address)
+        self.was_cut = True
         self._is_cut = True
         cut_connections(self._addresses)
 
@@ -282,9 +284,7 @@ class PeerOutlet:
 
     def _drop_cut_connection(self) -> None:
         self._is_cut = False
-        if self.state is not PeerState.AWAY:
-            self.was_cut = True
-            self._log.warning("rerun: %s does not read; it gets the rest when it does", self.viewer.address)
+        if self.state is not PeerState.AWAY:  # a call of Rerun that failed may have dropped it already
             self._lose("it did not read")
 
     def _rest_s(self) -> float:

@@ -55,7 +55,7 @@ class Releaser:
             rest_s = _RETRY_S if is_due and not self._release() else _LOOK_EVERY_S
 
     def _release(self) -> bool:
-        """Release closed streams if all peers come to rest; return whether they did."""
+        """Release closed streams if all peers come to rest, and return whether they do or soon will."""
         try:
             for peer in self._peers:
                 peer.pause()
@@ -63,10 +63,10 @@ class Releaser:
             if not restless:
                 release_closed_streams()
             waiting = unreleased_streams()
-            for peer in restless:
-                if waiting >= MOST_UNRELEASED * (1 if peer.is_unresponsive else 2):
-                    peer.cut()
-            return not restless
+            hopeless = [p for p in restless if waiting >= MOST_UNRELEASED * (1 if p.is_unresponsive else 2)]
+            for peer in hopeless:
+                peer.cut()
+            return len(hopeless) == len(restless)
         finally:
             for peer in self._peers:
                 peer.resume()

@@ -99,6 +99,11 @@ class Canvas:
         wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of the latest event that was drawn."""
+        return self._now[1]
+
     def add_row(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
         """Add a row at the current moment. `look` and `keep` count only for the first row of an entity."""
         track = self.tracks.get(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from proofstream import (
@@ -26,6 +27,8 @@ from proofstream import (
 from proofstream_rerun.picture.field import M31_PRIME, coefficients, limbs, sum_over_bits, written
 
 MAX_TEXT = 600
+MAX_KINDS = 16
+"""The most kinds that a line names: producers choose the names of kinds, and how many there are."""
 LEGEND = (
     "A box is a layer, in its kind's colour; its size goes with the logarithm of its cost. The bars behind it are its "
     "sumcheck rounds; a bar is as high as there are variables still to be bound. The green trail lies below proved "
@@ -173,8 +176,12 @@ def part_left(part: Interval) -> str:
 
 def events_lost(event: EventsLost) -> str:
     """Say how many events of each kind were lost, and where."""
-    counts = ", ".join(f"{count} {safe_text(kind, 40)}" for kind, count in sorted(event.counts.items()))
-    return f"events lost in {safe_text(event.where, 60)}: {counts}"
+    named = heapq.nlargest(MAX_KINDS, event.counts.items(), key=lambda kind: kind[1])
+    counts = [f"{count} {safe_text(kind, 40)}" for kind, count in sorted(named)]
+    others = sum(event.counts.values()) - sum(count for _, count in named)
+    if others:
+        counts.append(f"{others} others")
+    return f"events lost in {safe_text(event.where, 60)}: {', '.join(counts)}"
 
 
 def plugin_trouble(event: PluginHealth) -> str:

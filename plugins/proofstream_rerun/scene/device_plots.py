@@ -13,6 +13,7 @@ MAX_DEVICES = 16
 _KEPT = 512
 """How many values of one plot are kept for the snapshot."""
 _GIB = 2**30
+_MAX_ID = 200
 
 
 class DevicePlots:
@@ -28,7 +29,8 @@ class DevicePlots:
 
     def plot_telemetry(self, event: GpuTelemetry) -> None:
         """Plot the measured figures of each device."""
-        for reading in event.devices:
+        self.undrawn += max(0, len(event.devices) - MAX_DEVICES)
+        for reading in event.devices[:MAX_DEVICES]:
             name = self._name_of(reading)
             if name is None:
                 self.undrawn += 1
@@ -37,6 +39,7 @@ class DevicePlots:
 
     def plot_status(self, event: GpuStatus) -> None:
         """Plot the producer's figures of each device, without known placeholders."""
+        self.undrawn += max(0, len(event.devices) - MAX_DEVICES)
         for snapshot in event.devices[:MAX_DEVICES]:
             known = snapshot.device_id in self._reported
             if not known and len(self._reported) >= MAX_DEVICES:
@@ -62,24 +65,26 @@ class DevicePlots:
             self._plot(f"gpu/reported/free_gib/{name}", free / _GIB, f"{name} free (reported)", number)
 
     def _name_of(self, reading: GpuReading) -> str | None:
-        name = self._measured.get(reading.id)
+        key = _key(reading.id)
+        name = self._measured.get(key)
         if name is None and len(self._measured) < MAX_DEVICES:
             number = len(self._measured) if reading.index is None else reading.index
             name = f"gpu_{number}"
             if reading.parent_id is not None:
-                name = f"{self._measured.get(reading.parent_id, 'gpu')}_mig_{number}"
+                name = f"{self._measured.get(_key(reading.parent_id), 'gpu')}_mig_{number}"
             if name in self._measured.values():
                 name = f"{name}_{len(self._measured)}"
-            self._measured[reading.id] = name
+            self._measured[key] = name
         return name
 
     def _draw_reading(self, name: str, reading: GpuReading) -> None:
-        color = list(self._measured).index(reading.id)
-        if self._states.get(name) != reading.state:
-            self._states[name] = reading.state
+        color = list(self._measured.values()).index(name)
+        state = safe_text(reading.state, 20)
+        if self._states.get(name) != state:
+            self._states[name] = state
             product = safe_text(reading.name or reading.id, 80)
             level = "INFO" if reading.state == "ok" else "WARN"
-            text = f"{name}: {product} is {safe_text(reading.state, 20)} (measured)"
+            text = f"{name}: {product} is {state} (measured)"
             self._canvas.add_log_line("logs/gpu", text, level)
         if reading.utilization is not None:
             self._plot(f"gpu/utilization/{name}", reading.utilization, f"{name} (measured)", color)
@@ -91,3 +96,8 @@ class DevicePlots:
     def _plot(self, path: str, value: float, name: str, color: int) -> None:
         look = Look("lines", (name,), (palette.SERIES_COLORS[color % len(palette.SERIES_COLORS)],))
         self._canvas.add_row(path, Numbers((value,)), look, keep=_KEPT)
+
+
+def _key(device_id: str) -> str:
+    """Return the part of a device's id that tells devices apart. Producers choose ids, and how long they are."""
+    return device_id[:_MAX_ID]

@@ -73,6 +73,7 @@ class GrowingGrid:
         self.circuit = CircuitDrawing(self._canvas, grid, self._compiled)
         self.walk = WalkDrawing(self._canvas, grid, known=self._compiled is not None)
         self.walk.undrawn_rounds = before.undrawn_rounds
+        self.walk.undrawn_devices = before.undrawn_devices
         self.walk.take_over(before)
         for index, layer in self.walk.layers.items():
             self.circuit.set_kind(index, layer.kind)

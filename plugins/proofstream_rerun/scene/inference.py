@@ -25,17 +25,39 @@ MAX_MAPS = 64
 """The most layers whose attention is drawn."""
 MAX_MAP_BYTES = 2**20
 """The most bytes that the attention of one layer takes, all heads together."""
+MAX_ATTENTION_BYTES = 32 * 2**20
+"""The most bytes that attention takes in all open recordings together. Drawing it takes as much again."""
 MAX_SIDE = 64
 """The most queries, and the most keys, of one head that are drawn: the first ones."""
 
 STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
 
 
-class Inference:
-    """Draws one proof's activations and attention heads."""
+class AttentionRoom:
+    """The room for attention, which all open recordings share."""
 
-    def __init__(self, canvas: Canvas) -> None:
+    def __init__(self) -> None:
+        self._free = MAX_ATTENTION_BYTES
+
+    def take_bytes(self, size: int) -> bool:
+        """Take room, or return False if there is too little. A negative size gives room back."""
+        if size > self._free:
+            return False
+        self._free -= size
+        return True
+
+
+class Inference:
+    """Draws one proof's activations and attention heads.
+
+    Args:
+        canvas: Where to draw.
+        room: The room for attention.
+    """
+
+    def __init__(self, canvas: Canvas, room: AttentionRoom) -> None:
         self._canvas = canvas
+        self._room = room
         self._samples: dict[int, Sequence[int]] = {}
         self._statistics: dict[int, ActivationStats] = {}
         self._drawn = 0
@@ -66,11 +88,19 @@ class Inference:
         matrix = _matrix(event)
         scores = matrix[:MAX_SIDE, :MAX_SIDE].copy()
         self.undrawn += scores.size < matrix.size
-        if sum(map_.nbytes for map_ in heads.values()) + scores.nbytes > MAX_MAP_BYTES:
+        before = heads.get(event.head_idx)
+        more = scores.nbytes - (0 if before is None else before.nbytes)
+        is_large = sum(map_.nbytes for map_ in heads.values()) + more > MAX_MAP_BYTES
+        if is_large or not self._room.take_bytes(more):
             self.undrawn += 1
             return
         heads[event.head_idx] = scores
         self._stale_heads[event.layer_idx] = None
+
+    def give_room_back(self) -> None:
+        """Give the room for attention back, because nothing more is drawn."""
+        self._room.take_bytes(-sum(map_.nbytes for heads in self._heads.values() for map_ in heads.values()))
+        self._heads.clear()
 
     def catch_up(self, *, is_walking: bool, at_end: bool) -> None:
         """Draw what is known, if that has doubled since the last time or no more is expected.
@@ -86,7 +116,8 @@ class Inference:
             self._drawn = known
             self._draw_activations()
         for index in self._stale_heads:
-            self._draw_heads(index)
+            if self._heads[index]:
+                self._draw_heads(index)
         self._stale_heads.clear()
 
     def _draw_activations(self) -> None:

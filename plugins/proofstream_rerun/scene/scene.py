@@ -40,7 +40,7 @@ from proofstream_rerun.picture.marks import PLAIN, Cleared, Document, Look, Numb
 from proofstream_rerun.picture.palette import LayerState
 from proofstream_rerun.scene.device_plots import DevicePlots
 from proofstream_rerun.scene.growing_grid import GrowingGrid
-from proofstream_rerun.scene.inference import Inference
+from proofstream_rerun.scene.inference import AttentionRoom, Inference
 from proofstream_rerun.scene.state_costs import StateCostDrawing
 from proofstream_rerun.scene.weights_and_stark import WeightsAndStark
 
@@ -78,6 +78,7 @@ class Scene:
         proof: The proof; None for events outside any proof.
         started_ns: When the recording began, in nanoseconds since the epoch.
         facts: Known facts about its origin, by name, for its document and properties.
+        room: The room for attention, which all open recordings share.
 
     Attributes:
         proof: The proof, or None.
@@ -86,14 +87,16 @@ class Scene:
         properties: Facts about the whole recording, by property and name.
     """
 
-    def __init__(self, *, proof: Proof | None, started_ns: int, facts: Mapping[str, PropertyValue]) -> None:
+    def __init__(
+        self, *, proof: Proof | None, started_ns: int, facts: Mapping[str, PropertyValue], room: AttentionRoom
+    ) -> None:
         self.proof = proof
         self.canvas = Canvas(started_ns)
         self.properties: dict[str, Mapping[str, PropertyValue]] = {"proofstream": dict(facts)}
         layers = None if proof is None else proof.num_layers
         self.grid = GrowingGrid(self.canvas, layers or 0, None if proof is None else proof.circuit)
         self._weights_and_stark = WeightsAndStark(self.canvas)
-        self._inference = Inference(self.canvas)
+        self._inference = Inference(self.canvas, room)
         self._device_plots = DevicePlots(self.canvas)
         self._state_costs = StateCostDrawing(self.canvas)
         self._progress: float | None = None
@@ -115,7 +118,7 @@ class Scene:
     @property
     def undrawn(self) -> int:
         """The number of marks that were dropped for lack of room."""
-        stage = self.grid.undrawn + self.grid.walk.undrawn_rounds
+        stage = self.grid.undrawn + self.grid.walk.undrawn_rounds + self.grid.walk.undrawn_devices
         return (
             stage
             + self.canvas.undrawn
@@ -165,6 +168,10 @@ class Scene:
     def finish(self) -> None:
         """Declare that no more events come, so that the next `catch_up` draws everything."""
         self._has_ended = True
+
+    def give_room_back(self) -> None:
+        """Give back the room that is shared with other recordings; nothing more is drawn."""
+        self._inference.give_room_back()
 
     def set_trace(self, event: TraceStarted) -> None:
         """Set the proof's trace as a property, and show it in the status document."""

@@ -48,9 +48,11 @@ class StateCostDrawing:
         """Set the bytes that one run of a program writes."""
         program = self._program(event.circuit, event.convention, event.program)
         if program is not None:
-            program.op = event.op
+            program.op = event.op[: texts.MAX_TEXT]
             program.bytes_per_run = event.bytes
-            program.groups = tuple((group.group, group.states, group.bytes) for group in event.states[:_MAX_GROUPS])
+            program.groups = tuple(
+                (group.group[: texts.MAX_TEXT], group.states, group.bytes) for group in event.states[:_MAX_GROUPS]
+            )
             self._is_stale = True
 
     def add_bytes_moved(self, event: StateBytesMoved) -> None:

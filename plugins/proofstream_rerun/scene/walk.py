@@ -47,6 +47,7 @@ class WalkDrawing:
         layers: The layers seen so far, by index.
         proving: The indices of the layers that are being proved, in the order in which they began.
         undrawn_rounds: How many rounds were dropped for lack of room.
+        undrawn_devices: How many states of devices were.
     """
 
     def __init__(self, canvas: Canvas, grid: layout.Grid, *, known: bool) -> None:
@@ -54,6 +55,7 @@ class WalkDrawing:
         self.layers: dict[int, Layer] = {}
         self.proving: dict[int, None] = {}
         self.undrawn_rounds: int = 0
+        self.undrawn_devices: int = 0
         self._canvas = canvas
         self._known = known
         self._groups = LayerGroups(grid.layers)
@@ -86,6 +88,8 @@ class WalkDrawing:
         device = event.gpu_device
         if device in self._devices or len(self._devices) < MAX_DEVICES:
             self._show_device(device, event.kind.value)
+        else:
+            self.undrawn_devices += 1
 
     def add_round(self, index: int, number: int, total: int) -> None:
         """Add the bar of a layer's round; `number` counts from 0."""

@@ -12,7 +12,7 @@ from rerun_bindings import flush_and_cleanup_orphaned_recordings
 
 RELEASE_AFTER = 32
 """How many streams are opened before the closed ones are released, which flushes all the others."""
-MOST_UNRELEASED = 128
+MOST_UNRELEASED = 96
 """How many streams may be opened before a release. Rerun keeps two threads for each."""
 
 _left_behind = threading.Event()

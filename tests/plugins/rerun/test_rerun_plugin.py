@@ -58,6 +58,7 @@ def test_there_is_one_flag_that_may_be_repeated() -> None:
     assert option.artefact.form.format(path="out/proof.rrd") == "file:out/proof.rrd"
     told = option.artefact.next_step.format(path="out/proof.rrd", folder="bin/")
     assert told == "look at it in 3D: bin/rerun out/proof.rrd"
+    assert option.artefact.settings == {"overwrite": True}
 
 
 def test_settings_come_from_all_places_in_one_form() -> None:
@@ -73,6 +74,7 @@ def test_settings_come_from_all_places_in_one_form() -> None:
         ({"connections": 7}, "rerun.connections: input should be a valid tuple"),
         ({"connections": ["serve", 7]}, "rerun.connections.1: input should be a valid string"),
         ({"application_id": ""}, "rerun.application_id: string should have at least 1 character"),
+        ({"overwrite": "perhaps"}, "rerun.overwrite: input should be a valid boolean"),
         ({"resend_mib": 0}, "rerun.resend_mib: input should be greater than or equal to 1"),
         ({"connection": "serve"}, "rerun.connection: there is no such key; known are "),
     ],

@@ -138,9 +138,9 @@ say(dict(outlets.counters()))
 def test_a_file_that_cannot_be_created_does_not_affect_the_others(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full, path = tmp_path / "full.rrd", tmp_path / "proof.rrd"
-    full.symlink_to("/dev/full")
-    outlets = kit.outlets(f"file:{full}", f"file:{path}")
+    (tmp_path / "plain").write_text("a file, not a folder", "ascii")
+    blocked, path = tmp_path / "plain" / "proof.rrd", tmp_path / "proof.rrd"
+    outlets = kit.outlets(f"file:{blocked}", f"file:{path}")
     outlets.begin_recording(kit.recording())
     outlets.send_writes("first", [kit.Rows("values", 0, 100)])
     outlets.close(5)
@@ -148,8 +148,8 @@ def test_a_file_that_cannot_be_created_does_not_affect_the_others(
     assert kit.verify(path) == ""
     assert kit.rows_of(path)["first:values"] == 100
     (line,) = caplog.messages
-    assert line.startswith("rerun: cannot make the recording /dev/full: ")
-    assert "No space left on device" in line
+    assert line.startswith(f"rerun: cannot make the recording {blocked}: ")
+    assert "Not a directory" in line
     assert (outlets.counters()["lost_files"], outlets.counters()["lost_writes"]) == (1, 1)
 
 

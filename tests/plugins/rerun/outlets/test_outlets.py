@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -74,13 +75,46 @@ def test_a_recording_carries_its_name_and_properties(kit: Any, tmp_path: Path) -
     assert columns["layers"] == [[3]]
 
 
+def test_each_proof_has_a_private_file_and_no_file_is_replaced(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "proof.rrd"
+    path.write_text("old", "ascii")
+    outlets = kit.outlets(f"file:{path}")
+    for name in ("first", "second"):
+        outlets.begin_recording(kit.recording(name))
+        outlets.send_writes(name, [kit.Rows("values", 0, 7)])
+    outlets.close(5)
+
+    assert path.read_text("ascii") == "old"
+    for name, number in {"first": 2, "second": 3}.items():
+        file = tmp_path / f"proof-{number}.rrd"
+        assert kit.verify(file) == ""
+        assert kit.rows_of(file)[f"{name}:values"] == 7
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert caplog.messages == [f"rerun: {path} exists; the next recording is {tmp_path / 'proof-2.rrd'}"]
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_to_overwrite_a_link_leaves_its_target_alone(kit: Any, tmp_path: Path, link: str) -> None:
+    target, path = tmp_path / "precious", tmp_path / "proof.rrd"
+    target.write_text("precious", "ascii")
+    getattr(path, link)(target)
+    outlets = kit.outlets(f"file:{path}", overwrite=True)
+    outlets.begin_recording(kit.recording())
+    outlets.close(5)
+
+    assert target.read_text("ascii") == "precious"
+    assert kit.verify(tmp_path / ("proof-2.rrd" if link == "symlink_to" else "proof.rrd")) == ""
+
+
 def test_each_proof_has_a_file_and_only_the_named_file_is_overwritten(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "proof.rrd"
     path.write_text("old", "ascii")
     (tmp_path / "proof-2.rrd").write_text("another program's", "ascii")
-    outlets = kit.outlets(f"file:{path}")
+    outlets = kit.outlets(f"file:{path}", overwrite=True)
     for name in ("first", "second", "third"):
         outlets.begin_recording(kit.recording(name))
         outlets.send_writes(name, [kit.Rows("values", 0, 7)])
