@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proofstream import (
     ActivationStats,
@@ -55,10 +56,12 @@ from proofstream import (
     encode_event,
 )
 from proofstream.testing import START_UNIX_NANO, FixedClock, envelopes, read_stream
-from proofstream_rerun.open_recordings import LINGER_S, MAX_LINGERING
-from proofstream_rerun.painter import MAX_HELD, WRITE_EVERY_S, Painter
+from proofstream_rerun.open_recordings import LINGER_S, MAX_LINGERING, MAX_RUNNING
+from proofstream_rerun.painter import MAX_HELD, MAX_HELD_BYTES, MAX_WAITING_BYTES, WRITE_EVERY_S, Painter
 from proofstream_rerun.picture.canvas import MAX_ENTITIES
 from proofstream_rerun.picture.layout import MAX_LAYERS
+from proofstream_rerun.picture.texts import MAX_KINDS
+from proofstream_rerun.scene.inference import MAX_ATTENTION_BYTES
 from proofstream_rerun.sdk.recordings import Recording, Write
 
 SHAPE = (1, 8)
@@ -736,6 +739,86 @@ def test_held_events_beyond_the_bound_are_counted(bench: Bench) -> None:
     bench.draw(envelopes(stream, close=False), close=False)
     bench.write()
     assert bench.painter.counters()["unplaced_events"] == 3
+
+
+def test_held_events_are_bounded_in_bytes_over_all_jobs(bench: Bench) -> None:
+    size = MAX_HELD_BYTES // 8
+    stream = [job([Log(level=LogLevel.Info, message="x" * size)], str(number))[0] for number in range(10)]
+    bench.draw(envelopes(stream, close=False), close=False, batch=1)
+    bench.write()
+    assert bench.painter.counters()["unplaced_events"] == 3  # the JSON around each message takes the rest
+    bench.draw(envelopes(job(whole_proof(1), "0"), close=False)[1:], close=False)  # its held event makes room
+    bench.draw(envelopes([stream[8]], close=False)[1:], close=False)
+    bench.write()
+    assert bench.painter.counters()["unplaced_events"] == 3
+
+
+def test_large_events_do_not_wait_for_the_next_write(bench: Bench) -> None:
+    large = Log(level=LogLevel.Info, message="x" * (MAX_WAITING_BYTES // 4))
+    for envelope in envelopes([proof_start(1), large, large, large], close=False):
+        bench.draw([envelope], close=False)
+    assert bench.painter.counters()["drawn_proofs"] == 0
+    bench.draw(envelopes([large], close=False)[1:], close=False)
+    assert bench.painter.counters()["drawn_proofs"] == 1
+
+
+def test_the_quietest_recording_ends_when_too_many_proofs_are_open(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts = [event for number in range(MAX_RUNNING) for event in job([proof_start(1)], str(number))]
+    # The second one is the quietest: the first one goes on.
+    stream = [*starts, *job([layer_start(0)], "0"), *job(whole_proof(1), "new"), *job([layer_start(0)], "1")]
+    with caplog.at_level("WARNING"):
+        bench.draw(envelopes(stream, close=False), close=False)
+        bench.write()
+        bench.painter.close()
+    counters = bench.painter.counters()
+    assert (counters["drawn_proofs"], counters["unfinished_recordings"]) == (MAX_RUNNING + 1, 1)
+    assert counters["unplaced_events"] == 1
+    assert f"{MAX_RUNNING} recordings are open; the quietest one ends before its proof" in caplog.text
+    assert "1 unfinished recordings, 1 unplaced events" in caplog.text
+
+
+def test_attention_is_bounded_in_bytes_over_all_open_recordings(bench: Bench) -> None:
+    heads = [
+        AttentionHeatmap(layer_idx=layer, head_idx=head, num_heads=64, seq_len=64, scores=[0.5] * 64 * 64)
+        for layer in range(3)
+        for head in range(64)
+    ]
+    jobs, more = MAX_ATTENTION_BYTES // (3 * 2**20), 3
+    stream = [event for name in range(jobs + more) for event in job([*heads, proof_start(3)], str(name))]
+    bench.draw(envelopes(stream, close=False), close=False)
+    bench.write()
+    drawn = sum(
+        64 * 64 * 4 * row[-1][2]["data"][0]["shape"][0]
+        for rows in bench.pages.rows.values()
+        for path, row in rows.items()
+        if path.startswith("inference/attention/")
+    )
+    assert drawn == MAX_ATTENTION_BYTES
+    assert bench.painter.counters()["undrawn_marks"] == len(heads) * (jobs + more) - MAX_ATTENTION_BYTES // (64 * 256)
+
+
+def test_room_for_attention_comes_back_with_the_end_of_a_recording(bench: Bench) -> None:
+    head = AttentionHeatmap(layer_idx=0, head_idx=0, num_heads=1, seq_len=64, scores=[0.5] * 64 * 64)
+    count = MAX_ATTENTION_BYTES // (64 * 64 * 4) // 64
+    heads = [replace(head, layer_idx=layer, head_idx=number) for layer in range(64) for number in range(count)]
+    first, *_ = stream = [job([*heads, proof_start(64), proof_complete()], str(name)) for name in range(2)]
+    bench.draw(envelopes(first, close=False), close=False)
+    bench.draw(
+        envelopes([e for name in range(MAX_LINGERING) for e in job(whole_proof(1), f"small {name}")])[1:], close=False
+    )
+    bench.draw(envelopes(stream[1], close=False)[1:], close=False)
+    bench.write()
+    assert bench.painter.counters()["undrawn_marks"] == 0
+
+
+def test_a_line_about_losses_names_a_bounded_number_of_kinds(bench: Bench) -> None:
+    counts = {f"Kind{number}": number + 1 for number in range(MAX_KINDS + 5)}
+    pages = bench.draw(envelopes([proof_start(1), EventsLost(where="here", counts=counts), proof_complete()]))
+    (line,) = pages.texts(pages.named("tiny"), "logs/host")
+    assert line.count("Kind") == MAX_KINDS
+    assert line.endswith(", 15 others")
 
 
 def test_drawing_works_without_rerun() -> None:

@@ -72,6 +72,29 @@ def test_the_end_is_the_last_entry_of_a_recording(recording: Any) -> None:
         backlog.add_writes("first", [Mark(1)])
 
 
+def test_a_large_opening_goes_with_its_entry_and_a_small_one_stays(recording: Any) -> None:
+    for size, kept in ((2**20, 0), (2**19, 1)):
+        backlog = Backlog(3 * 2**20)
+        backlog.begin_recording(recording, blueprint=recording.blueprint(), opening=[Mark(-1, size)])
+        assert backlog.bytes_from(0) > size
+        backlog.add_writes("first", [Mark(0, 3 * 2**20)])
+        (entry,) = backlog.read_page(backlog.start, max_bytes=1).entries
+        assert len(entry.chapter.opening) == kept
+        assert backlog.has_gaps("first")
+
+
+def test_an_ended_recording_does_not_keep_its_scene(recording: Any) -> None:
+    backlog = begun(recording, max_bytes=10**6)
+    assert backlog.endings_from(0) == 0
+    backlog.end_recording("first")
+
+    assert backlog.endings_from(0) == 1
+    assert backlog.endings_from(backlog.end_position) == 0
+    chapter = backlog.read_page(0, max_bytes=1).entries[0].chapter
+    assert list(recording.snapshot())
+    assert list(chapter.recording.snapshot()) == []
+
+
 @given(sizes=st.lists(st.integers(0, 5000), min_size=1, max_size=50), max_bytes=st.integers(1, 20_000))
 def test_the_limit_holds_and_the_newest_entry_always_stays(kit_free: Any, sizes: list[int], max_bytes: int) -> None:
     backlog = begun(kit_free, max_bytes=max_bytes)
