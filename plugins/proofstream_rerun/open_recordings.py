@@ -177,6 +177,15 @@ class OpenRecordings:
                 self._lingering.remove(opened)
                 self._let_go(opened)
 
+    def end_superseded(self) -> bool:
+        """End the oldest recording whose job has gone on to its next proof; return whether there was one."""
+        for opened in self._lingering:
+            if opened.superseded_at is not None:
+                self._lingering.remove(opened)
+                self._let_go(opened)
+                return True
+        return False
+
     def end_all(self) -> None:
         """End all recordings."""
         for opened in self:

@@ -101,7 +101,7 @@ class Painter:
         self._clock = clock
         self._timelines = Timelines()
         self._recordings = OpenRecordings(outlets, application_id=settings.application_id, clock=clock)
-        self._room = AttentionRoom()
+        self._room = AttentionRoom(self._recordings.end_superseded)
         self._waiting: list[Envelope] = []
         self._waiting_bytes = 0
         self._held: dict[Job, list[Envelope]] = {}

@@ -7,7 +7,7 @@ more when the burst is over, so that the bytes written stay proportional to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ MAX_MAPS = 64
 """The most layers whose attention is drawn."""
 MAX_MAP_BYTES = 2**20
 """The most bytes that the attention of one layer takes, all heads together."""
-MAX_ATTENTION_BYTES = 32 * 2**20
+MAX_ATTENTION_BYTES = 64 * 2**20
 """The most bytes that attention takes in all open recordings together. Drawing it takes as much again."""
 MAX_SIDE = 64
 """The most queries, and the most keys, of one head that are drawn: the first ones."""
@@ -34,15 +34,22 @@ STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
 
 
 class AttentionRoom:
-    """The room for attention, which all open recordings share."""
+    """The room for attention, which all open recordings share.
 
-    def __init__(self) -> None:
+    Args:
+        end_superseded: Ends a recording that only waits for late events, which gives room back; returns False if there
+            are no such recordings.
+    """
+
+    def __init__(self, end_superseded: Callable[[], bool]) -> None:
+        self._end_superseded = end_superseded
         self._free = MAX_ATTENTION_BYTES
 
     def take_bytes(self, size: int) -> bool:
         """Take room, or return False if there is too little. A negative size gives room back."""
-        if size > self._free:
-            return False
+        while size > self._free:
+            if not self._end_superseded():
+                return False
         self._free -= size
         return True
 

@@ -61,7 +61,6 @@ from proofstream_rerun.painter import MAX_HELD, MAX_HELD_BYTES, MAX_WAITING_BYTE
 from proofstream_rerun.picture.canvas import MAX_ENTITIES
 from proofstream_rerun.picture.layout import MAX_LAYERS
 from proofstream_rerun.picture.texts import MAX_KINDS
-from proofstream_rerun.scene.inference import MAX_ATTENTION_BYTES
 from proofstream_rerun.sdk.recordings import Recording, Write
 
 SHAPE = (1, 8)
@@ -779,38 +778,45 @@ def test_the_quietest_recording_ends_when_too_many_proofs_are_open(
     assert "1 unfinished recordings, 1 unplaced events" in caplog.text
 
 
-def test_attention_is_bounded_in_bytes_over_all_open_recordings(bench: Bench) -> None:
-    heads = [
-        AttentionHeatmap(layer_idx=layer, head_idx=head, num_heads=64, seq_len=64, scores=[0.5] * 64 * 64)
-        for layer in range(3)
-        for head in range(64)
-    ]
-    jobs, more = MAX_ATTENTION_BYTES // (3 * 2**20), 3
-    stream = [event for name in range(jobs + more) for event in job([*heads, proof_start(3)], str(name))]
+def attention(layers: int, heads: int) -> list[ProofEvent]:
+    """Return heads of 16 KiB each, as they are drawn."""
+    head = AttentionHeatmap(layer_idx=0, head_idx=0, num_heads=heads, seq_len=64, scores=[0.5] * 64 * 64)
+    return [replace(head, layer_idx=layer, head_idx=number) for layer in range(layers) for number in range(heads)]
+
+
+@pytest.fixture
+def small_room(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A small room for attention; gives how many heads fit in."""
+    monkeypatch.setattr("proofstream_rerun.scene.inference.MAX_ATTENTION_BYTES", 64 * 64 * 64 * 4)
+    return 64
+
+
+def test_attention_is_bounded_in_bytes_over_all_open_recordings(small_room: int) -> None:
+    bench = Bench()
+    stream = [event for name in "abcde" for event in job([*attention(4, 4), proof_start(4)], name)]
     bench.draw(envelopes(stream, close=False), close=False)
     bench.write()
     drawn = sum(
-        64 * 64 * 4 * row[-1][2]["data"][0]["shape"][0]
+        row[-1][2]["data"][0]["shape"][0]
         for rows in bench.pages.rows.values()
         for path, row in rows.items()
         if path.startswith("inference/attention/")
     )
-    assert drawn == MAX_ATTENTION_BYTES
-    assert bench.painter.counters()["undrawn_marks"] == len(heads) * (jobs + more) - MAX_ATTENTION_BYTES // (64 * 256)
+    assert drawn == small_room
+    assert bench.painter.counters()["undrawn_marks"] == 5 * 16 - small_room
 
 
-def test_room_for_attention_comes_back_with_the_end_of_a_recording(bench: Bench) -> None:
-    head = AttentionHeatmap(layer_idx=0, head_idx=0, num_heads=1, seq_len=64, scores=[0.5] * 64 * 64)
-    count = MAX_ATTENTION_BYTES // (64 * 64 * 4) // 64
-    heads = [replace(head, layer_idx=layer, head_idx=number) for layer in range(64) for number in range(count)]
-    first, *_ = stream = [job([*heads, proof_start(64), proof_complete()], str(name)) for name in range(2)]
-    bench.draw(envelopes(first, close=False), close=False)
-    bench.draw(
-        envelopes([e for name in range(MAX_LINGERING) for e in job(whole_proof(1), f"small {name}")])[1:], close=False
-    )
-    bench.draw(envelopes(stream[1], close=False)[1:], close=False)
-    bench.write()
+def test_proofs_one_after_another_have_room_for_attention_each(small_room: int) -> None:
+    bench = Bench()
+    one = [*attention(4, small_room // 4), *whole_proof(4)]
+    pages = bench.draw(envelopes([*one, *one, *one]))
     assert bench.painter.counters()["undrawn_marks"] == 0
+    shapes = [
+        pages.values(recording, f"inference/attention/layer_{layer:03d}", "data")[-1][0]["shape"]
+        for recording in pages.recordings
+        for layer in range(4)
+    ]
+    assert shapes == [[small_room // 4, 64, 64]] * 12
 
 
 def test_a_line_about_losses_names_a_bounded_number_of_kinds(bench: Bench) -> None:
