@@ -22,6 +22,9 @@ from proofstream_rerun.sdk.stream_release import MOST_UNRELEASED, abandon_stream
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
 _IDLE_S = 0.2
+_RELEASE_S = 0.01
+"""How often to look whether closed streams were released, so that more may be opened."""
+
 _ERROR_S = 0.1
 """How long a stream takes to notice that its peer has gone or rejects its messages."""
 
@@ -162,8 +165,8 @@ class PeerOutlet:
 
     @property
     def is_at_rest(self) -> bool:
-        """True if `pause` took effect: nothing is on its way to the viewer, and nothing is sent until `resume`."""
-        return self._is_asked_to_pause and (self._is_paused or self.state is PeerState.AWAY)
+        """True if nothing is on its way to the viewer, and nothing is sent until `resume`."""
+        return self.is_finished or (self._is_asked_to_pause and (self._is_paused or self.state is PeerState.AWAY))
 
     def is_behind(self, *, max_bytes: int, max_endings: int) -> bool:
         """Return whether the viewer is reading, however slowly, and has more still to receive.
@@ -268,10 +271,10 @@ class PeerOutlet:
                 self._try_to_connect()
             else:
                 self._check()
-        if self.state is PeerState.THERE:
+        if self.state is PeerState.THERE and unreleased_streams() < MOST_UNRELEASED:
             self._deliver(self._backlog.read_page(self._position, max_bytes=_PAGE_BYTES, wait_s=self._rest_s()))
         else:
-            time.sleep(self._rest_s())
+            time.sleep(_RELEASE_S if self.state is PeerState.THERE else self._rest_s())
 
     def _pause(self) -> None:
         """Flush what was sent, then wait until `resume`, unless the viewer does not confirm the flush."""
@@ -389,8 +392,10 @@ class PeerOutlet:
         position = page.after - len(page.entries)
         with self._in_rerun():
             for entry in page.entries:
-                if self._has_many_streams():
+                if self._viewer_streams.has_many_ended:
                     self._due = 0.0  # the check flushes, and closes the streams of ended recordings
+                    break
+                if unreleased_streams() >= MOST_UNRELEASED:
                     break
                 self._viewer_streams.send_entry(entry)
                 position += 1
@@ -398,10 +403,6 @@ class PeerOutlet:
         problem = self.sender.take_problem()
         if problem is not None:
             self._log.error("rerun: Rerun rejected a call: %s", problem)
-
-    def _has_many_streams(self) -> bool:
-        """Return whether to open no more streams before some were closed and released."""
-        return self._viewer_streams.has_many_ended or unreleased_streams() >= MOST_UNRELEASED
 
     def _leave(self) -> None:
         """Close the streams, or abandon them if the viewer no longer answers."""

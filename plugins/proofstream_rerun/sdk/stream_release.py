@@ -16,15 +16,14 @@ MOST_UNRELEASED = 96
 """How many streams may be opened before a release. Rerun keeps two threads for each."""
 
 _left_behind = threading.Event()
-_lock = threading.Lock()
-_opened = 0  # since the last release
+# Since the last release. Threads change it without a lock, which a fork could leave locked: a lost count does no harm.
+_opened = 0
 
 
 def count_stream() -> None:
     """Count a stream that is opened."""
     global _opened  # noqa: PLW0603 - Rerun keeps its streams for the process as well
-    with _lock:
-        _opened += 1
+    _opened += 1
 
 
 def unreleased_streams() -> int:
@@ -42,8 +41,7 @@ def release_closed_streams() -> None:
     global _opened  # noqa: PLW0603
     if not _may_release():
         return
-    with _lock:
-        _opened = 0  # even if the release fails: the next one is due after as many streams again
+    _opened = 0  # even if the release fails: the next one is due after as many streams again
     with contextlib.suppress(RuntimeError):  # another stream is broken; its outlet closes it, and the next call works
         flush_and_cleanup_orphaned_recordings()
 
