@@ -167,7 +167,7 @@ class Command:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            return self._process.wait(300)
+            return self._process.wait(500)
         finally:
             self._process.kill()
             self._watch.join()
@@ -204,6 +204,7 @@ def test_proofs_that_follow_fast_leave_nothing_behind_and_the_viewer_gets_each_e
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_so_do_thousands_of_proofs(tmp_path: Path, viewer: Viewer) -> None:
     check_that_a_viewer_gets_each_end(tmp_path, viewer, 3000)
 

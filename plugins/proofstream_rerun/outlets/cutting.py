@@ -43,7 +43,7 @@ def _cut(descriptor: int, addresses: AbstractSet[Address]) -> bool:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
         # On a copy: Rerun may close its own at any moment, and the number may then stand for something else.
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
+        with _copy_of(descriptor) as connection:
             if connection.family not in {socket.AF_INET, socket.AF_INET6}:
                 return False
             if tuple(connection.getpeername()[:2]) not in addresses:
@@ -52,3 +52,12 @@ def _cut(descriptor: int, addresses: AbstractSet[Address]) -> bool:
             return True
     except OSError:  # closed meanwhile, or not connected
         return False
+
+
+def _copy_of(descriptor: int) -> socket.socket:
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:  # the number has come to stand for a file
+        os.close(copy)
+        raise
