@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proofstream_rerun.connections import Viewer
 from proofstream_rerun.outlets.backlog import Backlog, BacklogPage
-from proofstream_rerun.outlets.cutting import Address, addresses_of, cut_connections
+from proofstream_rerun.outlets.cutting import Address, addresses_of, cut_connections, cut_guests
 from proofstream_rerun.outlets.probing import Answer, probe
 from proofstream_rerun.outlets.server import Server
 from proofstream_rerun.outlets.viewer_streams import ViewerStreams
@@ -22,6 +22,7 @@ from proofstream_rerun.sdk.stream_release import MOST_UNRELEASED, abandon_stream
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
 _IDLE_S = 0.2
+_LONG_PAUSE_S = 2.0
 _RELEASE_S = 0.01
 """How often to look whether closed streams were released, so that more may be opened."""
 
@@ -195,6 +196,10 @@ class PeerOutlet:
 
     def cut(self) -> None:
         """Cut the connections to a viewer that does not read, so that its streams can close; try again later."""
+        if self._server is not None:  # it waits for one of its viewers, and all others wait with it
+            if cut_guests((self.viewer.host, self.viewer.port)):
+                self._log.warning("rerun: a viewer of our server does not read; it has to connect again")
+            return
         self._log.warning("rerun: %s does not read; it gets the rest when it does", self.viewer.address)
         self.was_cut = True
         self._is_cut = True
@@ -282,8 +287,9 @@ class PeerOutlet:
             self._check()
         with self._pausing:  # or the pause could begin after its end
             self._is_paused = self._is_asked_to_pause and self.state is not PeerState.ASLEEP
-        if self._is_paused:
-            self._resumed.wait()
+        # A release that takes long waits for a peer that stopped reading just now, and holds the whole process up.
+        while self._is_paused and not self._resumed.wait(_LONG_PAUSE_S):
+            self.cut()
 
     def _drop_cut_connection(self) -> None:
         self._is_cut = False
@@ -320,8 +326,8 @@ class PeerOutlet:
             # It missed what was sent and not confirmed, as far as the backlog has dropped that since.
             self.skipped += max(0, self._backlog.start - self._confirmed)
             self.was_cut = False
-        # Start over: the viewer may be a new process that has never seen any of it. Our own server has.
-        self._position = max(self._backlog.start, self._confirmed if self._server is not None else 0)
+        # Start over: the viewer may be a new process that has never seen any of it.
+        self._position = self._backlog.start
 
     def _back_off(self) -> None:
         self._due = time.monotonic() + self._retry_s
@@ -367,6 +373,9 @@ class PeerOutlet:
         """Flush what was sent, and drop the connection if a stream is broken."""
         with self._in_rerun():
             flushed, reason = self._viewer_streams.flush(timeout_s)
+            if flushed is Flushed.DONE and self._server is not None:
+                # Our server takes what we send before it waits for a viewer that does not read.
+                flushed, reason = self._server.flush(timeout_s)
         self._is_flushed = flushed is Flushed.DONE
         if flushed is Flushed.DONE:
             self._confirmed = self._position

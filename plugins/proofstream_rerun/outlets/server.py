@@ -8,7 +8,7 @@ import rerun as rr
 
 from proofstream import ConfigError
 from proofstream_rerun.connections import Viewer
-from proofstream_rerun.sdk.recording_streams import open_layout
+from proofstream_rerun.sdk.recording_streams import Flushed, flush, open_layout
 
 LOOPBACK = "127.0.0.1"
 """Connections are not authenticated and may also write, so only this machine may connect."""
@@ -43,6 +43,10 @@ class Server:
     def streams(self) -> list[rr.RecordingStream]:
         """Return the stream that the server is tied to, while it is open."""
         return [] if self._stream is None else [self._stream]
+
+    def flush(self, timeout_s: float) -> tuple[Flushed, str]:
+        """Flush the server's own stream, which takes long while the server waits for a viewer."""
+        return (Flushed.DONE, "") if self._stream is None else flush(self._stream, timeout_s)
 
     def close(self) -> None:
         """End the server. Viewers keep what they have received."""

@@ -15,7 +15,7 @@ def test_only_connections_to_the_address_are_cut() -> None:
         callers = [stack.enter_context(socket.create_connection(server.getsockname())) for server in servers]
         guests = [stack.enter_context(server.accept()[0]) for server in servers]
 
-        assert cut_connections(addresses_of(Viewer("localhost", servers[0].getsockname()[1]))) == 1
+        assert cut_connections(addresses_of(Viewer("127.0.0.1", servers[0].getsockname()[1]))) == 1
         callers[1].sendall(b"still there")
         assert guests[1].recv(64) == b"still there"
         assert guests[0].recv(64) == b""
