@@ -93,6 +93,8 @@ class RerunPlugin:
     def proofstream_unconfigure(self, timeout_s: float) -> None:
         """End the recordings, and abandon viewers that do not answer in time."""
         try:
+            if self._outlets is not None:
+                self._outlets.hurry()
             if self._painter is not None:
                 self._painter.close()
         finally:

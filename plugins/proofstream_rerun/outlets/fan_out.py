@@ -24,7 +24,9 @@ _SPAWN_S = 8.0
 """How long to wait for a viewer that we start. After that we go on, and the viewer catches up when it is ready."""
 
 _HOLD_S = 1.0
-"""The longest that one call holds a replay up, well below the time after which a host calls a lane stalled."""
+"""The longest that one call holds a replay up."""
+_HOLD_ALL_S = 10.0
+"""The longest that all calls between two ticks do, well below the time after which a host calls a lane stalled."""
 
 _HOLD_EVERY_S = 0.01
 _HOLD_ENDINGS = 16
@@ -63,6 +65,7 @@ class Outlets:
         self._snapshot_at = 0.0
         self._lost_viewers = 0
         self._is_dead = False
+        self._hold_left_s = _HOLD_ALL_S
         self._open_all(settings.parsed_connections())
         self._releaser = Releaser(self._peers) if self._peers else None
         for peer in self._peers:
@@ -181,7 +184,12 @@ class Outlets:
             return
         for file in self._files:
             file.tick()
+        self._hold_left_s = _HOLD_ALL_S
         self._look_after_peers()
+
+    def hurry(self) -> None:
+        """Hold nothing up until the next tick, because the run ends."""
+        self._hold_left_s = 0.0
 
     def _look_after_peers(self) -> None:
         self._send_snapshots()
@@ -200,11 +208,13 @@ class Outlets:
     def _hold(self) -> None:
         """Hold a replay up until viewers that are reading have caught up, so that it loses nothing."""
         limit = self._backlog.max_bytes // 2  # the other half is room for the next batch
-        ends = time.monotonic() + _HOLD_S
+        began = time.monotonic()
+        ends = began + min(_HOLD_S, self._hold_left_s)
         while time.monotonic() < ends and any(
             peer.is_behind(max_bytes=limit, max_endings=_HOLD_ENDINGS) for peer in self._peers
         ):
             time.sleep(_HOLD_EVERY_S)
+        self._hold_left_s -= time.monotonic() - began
 
     def counters(self) -> Mapping[str, int]:
         """Return what was written and, as `lost_...`, what could not be delivered.
@@ -237,7 +247,7 @@ class Outlets:
             if not peer.wait():
                 self._judge(peer)
         if self._releaser is not None:
-            self._releaser.stop()
+            self._releaser.stop(leave_by)
 
     def _judge(self, peer: PeerOutlet) -> None:
         """Log why a viewer did not get everything, and count it as lost unless the user closed it."""

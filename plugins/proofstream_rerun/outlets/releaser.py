@@ -42,10 +42,10 @@ class Releaser:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread. It may take as long as the peers need to come to rest."""
+    def stop(self, leave_by: float) -> None:
+        """Ask the thread to end, and wait for it until `leave_by`, a time of the monotonic clock."""
         self._is_stopped.set()
-        self._thread.join(_REST_S * 2)
+        self._thread.join(max(0.1, leave_by - time.monotonic()))
 
     def _run(self) -> None:
         rest_s = _LOOK_EVERY_S
