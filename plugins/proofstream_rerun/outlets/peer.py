@@ -22,7 +22,7 @@ from proofstream_rerun.sdk.stream_release import MOST_UNRELEASED, abandon_stream
 _GONE = frozenset({Answer.ABSENT, Answer.FOREIGN})
 _PAGE_BYTES = 2**20
 _IDLE_S = 0.2
-_LONG_PAUSE_S = 2.0
+_LONG_PAUSE_S = 1.0
 _RELEASE_S = 0.01
 """How often to look whether closed streams were released, so that more may be opened."""
 
