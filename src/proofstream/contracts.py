@@ -23,6 +23,14 @@ class SessionFeed(Protocol):
         """Put decoded lines on the bus, in order. A source that waits is held here while plugins are behind."""
         ...
 
+    def drop_bulk(self, counts: Mapping[str, int]) -> None:
+        """Count events that the source left out between the last delivery and the next, by kind.
+
+        For bulk that a source does not even decode while `Feed.overloaded` is true. The session gets an EventsLost in
+        their place, and the report counts them.
+        """
+        ...
+
     def emit(self, event: ProofEvent) -> None:
         """Put one event made in Python on the bus. Never blocks, never raises."""
         ...
@@ -73,6 +81,11 @@ class Feed(Protocol):
 
     def announce(self, text: str) -> None:
         """Show the user a line, such as the address that the source listens on."""
+        ...
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether bulk has little chance to be shown: a source that cannot wait should leave it out undecoded."""
         ...
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from proofstream.envelopes import PRODUCER, memory_of
+from proofstream.envelopes import HOST, PRODUCER, memory_of
 from proofstream.errors import UsageError
-from proofstream.events import ProofEvent, SessionClosed, SessionOpened
+from proofstream.events import ProofEvent, SessionClosed, SessionOpened, kind_of
 from proofstream.host import Host
+from proofstream.intake import HARD_FACTOR, Gap, Posted
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
 
@@ -56,6 +57,23 @@ class HostFeed:
         as_recorded = self.host.keep_as_recorded(session)
         return HostSessionFeed(self, session, (time_source, opened_at), as_recorded=as_recorded)
 
+    def note_loss(self, kind: str, count: int) -> None:
+        """Count events that did not reach the bus. Only for the bus's thread, which counts without a lock."""
+        lost = self.host.bus.lost_at_intake
+        lost[kind] = lost.get(kind, 0) + count
+
+    @property
+    def overloaded(self) -> bool:
+        """See `contracts.Feed`."""
+        intake = self.host.intake
+        if len(intake.items) >= intake.capacity // 2:
+            return True
+        depths = [lane.depth for lane in self.host.lanes if lane.holds]
+        # One slow plugin must not cost the others their bulk, and its lane sheds by itself. But it must not run out of
+        # room for facts either, and bulk that every lane would drop is not worth decoding.
+        capacity = self.host.settings.lane_capacity
+        return bool(depths) and (min(depths) >= capacity or max(depths) >= HARD_FACTOR // 2 * capacity)
+
     def announce(self, text: str) -> None:
         """See `contracts.Feed`."""
         self._tell(text)
@@ -85,6 +103,7 @@ class HostSessionFeed:
         self._session = session
         self._opening = opening
         self._intake = feed.host.intake
+        self._gap: Gap | None = None
 
     def deliver(self, chunk: Sequence[Decoded]) -> None:
         """See `contracts.SessionFeed`."""
@@ -117,10 +136,25 @@ class HostSessionFeed:
     def _put(self, chunk: Sequence[Decoded]) -> None:
         session, intake = self._session, self._intake
         now = intake.clock()
-        room = max(0, intake.capacity - len(intake.items))
-        intake.items.extend([(now, session, decoded) for decoded in chunk[:room]])
-        for decoded in chunk[room:]:
-            session.drop(decoded.event)
+        if len(intake.items) + len(chunk) <= intake.capacity:
+            self._gap = None
+            intake.items.extend([(now, session, decoded) for decoded in chunk])
+            return
+        for decoded in chunk:
+            if intake.has_room_for(decoded.event):
+                self._gap = None
+                intake.items.append((now, session, decoded))
+            else:
+                self.drop_bulk({kind_of(decoded.event): 1})
+
+    def drop_bulk(self, counts: Mapping[str, int]) -> None:
+        """See `contracts.SessionFeed`."""
+        if self._gap is not None and self._gap.widen(counts):
+            return
+        self._gap = Gap(self._feed.note_loss)
+        self._gap.widen(counts)
+        # At the time of the event before it: a later time could be after that of the event that follows.
+        self._intake.append_item(self._session, Posted(make=self._gap.report, origin=HOST, at_latest=True))
 
     def emit(self, event: ProofEvent) -> None:
         """See `contracts.SessionFeed`."""

@@ -1,13 +1,14 @@
 """The intake: the bounded queue that every event enters first, from any thread.
 
 A prover's thread pays for a time stamp, a bound check and one append. It takes no lock, wakes no thread and never
-waits. Events that do not fit are dropped and counted by kind.
+waits. Above the bound only facts enter. Events that do not fit are dropped and counted by kind.
 """
 
 from __future__ import annotations
 
 import _thread
 import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
@@ -15,8 +16,11 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from proofstream.envelopes import NO_CAPTURES, PRODUCER
-from proofstream.events import ProofEvent
+from proofstream.events import EventsLost, ProofEvent, is_sheddable
 from proofstream.wire import Decoded
+
+HARD_FACTOR = 16
+"""A queue holds at most this many times its capacity, whatever the events are. Above its capacity only facts enter."""
 
 
 class Wakeup:
@@ -94,6 +98,39 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.event if self.make is None else self.make()
 
 
+class Gap:
+    """A place in a session where events are missing. It stands in the intake, and grows until the bus reaches it.
+
+    Args:
+        note_loss: Called on the bus's thread, once for each kind, with the kind and its count.
+    """
+
+    __slots__ = ("_counts", "_lock", "_note_loss", "_reached")
+
+    def __init__(self, note_loss: Callable[[str, int], None]) -> None:
+        self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._note_loss = note_loss
+        self._reached = False
+
+    def widen(self, counts: Mapping[str, int]) -> bool:
+        """Count events that are missing here. Returns False if the bus was here already: a new gap is needed then."""
+        with self._lock:
+            if self._reached:
+                return False
+            for kind, count in counts.items():
+                self._counts[kind] = self._counts.get(kind, 0) + count
+            return True
+
+    def report(self) -> EventsLost:
+        """Close the gap and return the event that takes its place."""
+        with self._lock:
+            self._reached = True
+        for kind, count in self._counts.items():
+            self._note_loss(kind, count)
+        return EventsLost(where="intake", counts=self._counts)
+
+
 class EventSender(Protocol):
     """The session that an item belongs to, as the bus sees it."""
 
@@ -123,7 +160,7 @@ class Intake:
 
     Attributes:
         items: The deque. Producers append on the right, the bus takes from the left.
-        capacity: How many items fit.
+        capacity: How many items fit before only facts do.
         clock: Returns monotonic nanoseconds.
         overflowed: Set when an event was dropped. The bus then clears it and reads the sessions' counts.
         listening: False while no plugin would receive an event.
@@ -139,6 +176,13 @@ class Intake:
         self.overflowed: bool = False
         self.listening: bool = True
         self.wakeup: Wakeup = Wakeup()
+
+    def has_room_for(self, event: object) -> bool:
+        """Return whether the event still enters: any event below the bound, and a fact up to `HARD_FACTOR` times it."""
+        depth = len(self.items)
+        if depth < self.capacity:
+            return True
+        return depth < HARD_FACTOR * self.capacity and isinstance(event, ProofEvent) and not is_sheddable(event)
 
     def append_item(self, sender: EventSender, what: ProofEvent | Posted | Decoded) -> None:
         """Append one item regardless of the bound. Only for rare items that must not be lost."""

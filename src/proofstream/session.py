@@ -95,7 +95,7 @@ class Session:
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, event))
         else:
-            self.drop(event)
+            self._squeeze_in(event, event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
         """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
@@ -204,7 +204,14 @@ class Session:
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, posted))
             return True
-        self.drop(posted.event)
+        return self._squeeze_in(posted, posted.event)
+
+    def _squeeze_in(self, what: ProofEvent | Posted, event: ProofEvent | None) -> bool:
+        """Send a fact although the bound is reached; drop and count anything else, and everything once closed."""
+        if not self._closed and self._intake.has_room_for(event):
+            self._append((self._clock(), self, what))
+            return True
+        self.drop(event)
         return False
 
     def refuse_event(self, kind: str, reason: str) -> None:

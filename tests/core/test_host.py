@@ -35,6 +35,7 @@ from proofstream.config import Config
 from proofstream.feeds import HostFeed
 from proofstream.health import PluginStatus
 from proofstream.host import Host
+from proofstream.intake import HARD_FACTOR
 from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
 from proofstream.wire import Decoded, encode_event
@@ -799,7 +800,7 @@ def test_an_idle_lane_gets_a_tick(make_host: MakeHost) -> None:
 
 def test_a_full_intake_drops_counts_and_says_so(make_host: MakeHost) -> None:
     plugin = RecordingPlugin()
-    host = make_host(plugin, start=False, intake_capacity=50)
+    host = make_host(plugin, start=False, intake_capacity=3)
     session = host.new_session(source="test")
     for number in range(80):
         session.emit(layer_end(number))
@@ -807,10 +808,54 @@ def test_a_full_intake_drops_counts_and_says_so(make_host: MakeHost) -> None:
     assert session.flush(10.0)
     lost = [e for e in plugin.events if isinstance(e, EventsLost)]
     kept = plugin.kinds.count("LayerEnd")
-    assert kept == 50
-    assert [e.counts for e in lost] == [{"LayerEnd": 30}]
+    assert kept == 3 * HARD_FACTOR
+    assert [e.counts for e in lost] == [{"LayerEnd": 80 - kept}]
     assert {e.where for e in lost} == {"intake"}
-    assert host.close().problems == ["lost before the bus: 30 LayerEnd"]
+    assert host.close().problems == ["lost before the bus: 32 LayerEnd"]
+
+
+def test_above_its_bound_the_intake_takes_facts_and_drops_bulk(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin, start=False, intake_capacity=5)
+    session = host.new_session(source="test")
+    for number in range(20):
+        session.emit(a_round(number))
+    session.emit(note("a warning", LogLevel.Warn))
+    for number in range(20):
+        session.emit(layer_end(number))
+    host.start()
+    assert session.flush(10.0)
+    assert {kind: plugin.kinds.count(kind) for kind in ("SumcheckRound", "Log", "LayerEnd")} == {
+        "SumcheckRound": 5,
+        "Log": 1,
+        "LayerEnd": 20,
+    }
+    assert host.bus.lost_at_intake == {"SumcheckRound": 15}
+    assert host.close().problems == []
+
+
+def test_a_gap_in_what_a_source_delivers_stands_in_its_place(make_host: MakeHost) -> None:
+    plugin = RecordingPlugin()
+    host = make_host(plugin, start=False, intake_capacity=2)
+    session = HostFeed(host, waits=False, tell=print).open_session(source="socket", time_source="arrival")
+    rounds = [a_round(number) for number in range(4)]
+    session.deliver([decoded(event) for event in (layer_end(0), *rounds, layer_end(1), *rounds)])
+    session.drop_bulk({"SumcheckRound": 10})
+    session.deliver([decoded(layer_end(2))])
+    host.start()
+    assert host.flush(10.0)
+    got = [e.counts if isinstance(e, EventsLost) else type(e).__name__ for e in plugin.events]
+    assert [item for item in got if item != "PluginHealth"] == [
+        "SessionOpened",
+        "LayerEnd",
+        {"SumcheckRound": 4},
+        "LayerEnd",
+        {"SumcheckRound": 14},
+        "LayerEnd",
+    ]
+    assert host.bus.lost_at_intake == {"SumcheckRound": 18}
+    times = [e.time_unix_nano for e in plugin.envelopes if e.session_id == session.session_id]
+    assert times == sorted(times)
 
 
 def test_a_loss_stands_in_front_of_the_sessions_end(make_host: MakeHost) -> None:
@@ -818,7 +863,7 @@ def test_a_loss_stands_in_front_of_the_sessions_end(make_host: MakeHost) -> None
     host = make_host(plugin, start=False, intake_capacity=5)
     session = host.new_session(source="test")
     for number in range(8):
-        session.emit(layer_end(number))
+        session.emit(a_round(number))
     session.close()
     host.intake.overflowed = False  # as where the flag was seen by an earlier round of the bus
     host.start()
@@ -829,15 +874,16 @@ def test_a_loss_stands_in_front_of_the_sessions_end(make_host: MakeHost) -> None
 
 
 def test_only_facts_that_the_intake_could_not_hold_are_a_problem(make_host: MakeHost) -> None:
-    host = make_host(Metering("metering"), start=False, intake_capacity=10)
+    host = make_host(Metering("metering"), start=False, intake_capacity=1)
     session = host.new_session(source="test")
     for number in range(20):
         session.emit(Sampled(volts=number))
-    session.emit(Metered())
+    for _ in range(20):
+        session.emit(Metered())
     host.start()
     assert session.flush(10.0)
-    assert host.bus.lost_at_intake == {"Sampled": 10, "Metered": 1}
-    assert host.close().problems == ["lost before the bus: 1 Metered"]
+    assert host.bus.lost_at_intake == {"Sampled": 19, "Metered": 5}
+    assert host.close().problems == ["lost before the bus: 5 Metered"]
 
 
 def test_emit_after_close_is_harmless(make_host: MakeHost) -> None:

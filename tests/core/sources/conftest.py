@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class FakeSession:
         self.opened_at = opened_at
         self.recorded = recorded
         self.decoded: list[Decoded] = []
+        self.dropped: Counter[str] = Counter()
         self.chunks: list[int] = []
         self.refusals: list[Refusal] = []
         self.closed: list[tuple[str, str | None]] = []
@@ -41,6 +43,10 @@ class FakeSession:
         self.decoded.extend(chunk)
         self.chunks.append(len(chunk))
         self.delivered_at.append(time.monotonic())
+
+    def drop_bulk(self, counts: Mapping[str, int]) -> None:
+        assert not self.closed
+        self.dropped.update(counts)
 
     def emit(self, event: ProofEvent) -> None:
         raise AssertionError(f"a source emitted {event}")
@@ -67,6 +73,7 @@ class FakeFeed:
         self.sessions: list[FakeSession] = []
         self.announced: list[str] = []
         self.stopping = False
+        self.overloaded = False
         self._lock = threading.Lock()
 
     def open_session(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +50,9 @@ class FakeSession:
     def emit(self, event: ProofEvent) -> None:
         self.events.append(event)
 
+    def drop_bulk(self, counts: Mapping[str, int]) -> None:
+        raise AssertionError("the demo leaves nothing out")
+
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
         self.closings.append((outcome, reason))
 
@@ -68,6 +72,7 @@ class FakeFeed:
         self.session = FakeSession()
         self.opened: list[tuple[str, str]] = []
         self.stop_after_layers = sys.maxsize
+        self.overloaded = False
 
     def open_session(self, *, source: str, time_source: str, **optional: Any) -> FakeSession:
         self.opened.append((source, time_source))
