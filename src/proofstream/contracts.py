@@ -89,6 +89,11 @@ class Feed(Protocol):
         ...
 
     @property
+    def backlog_bytes(self) -> int:
+        """How many bytes a source that cannot wait may hold undecoded, of all its peers together."""
+        ...
+
+    @property
     def stopping(self) -> bool:
         """Whether the source must stop."""
         ...

@@ -68,11 +68,15 @@ class HostFeed:
         intake = self.host.intake
         if len(intake.items) >= intake.capacity // 2:
             return True
-        depths = [lane.depth for lane in self.host.lanes if lane.holds]
-        # One slow plugin must not cost the others their bulk, and its lane sheds by itself. But it must not run out of
-        # room for facts either, and bulk that every lane would drop is not worth decoding.
-        capacity = self.host.settings.lane_capacity
-        return bool(depths) and (min(depths) >= capacity or max(depths) >= HARD_FACTOR // 2 * capacity)
+        # A lane sheds bulk by itself, so one slow plugin does not cost the others theirs. But once facts have filled
+        # half of the room that is kept for them, they are worth more.
+        depth = max((lane.depth for lane in self.host.lanes if lane.holds), default=0)
+        return depth >= HARD_FACTOR // 2 * self.host.settings.lane_capacity
+
+    @property
+    def backlog_bytes(self) -> int:
+        """See `contracts.Feed`."""
+        return self.host.settings.memory_bytes // 4
 
     def announce(self, text: str) -> None:
         """See `contracts.Feed`."""

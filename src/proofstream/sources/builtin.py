@@ -28,16 +28,18 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         return open_standard_input(request, decoder)
 
     def open_unix(request: SourceRequest) -> Source:
+        from proofstream.sources.shedding import BulkLines
         from proofstream.sources.sockets import UnixSource
 
         _refuse_file_flags(request)
-        return UnixSource(request, decoder)
+        return UnixSource(request, decoder, BulkLines(catalog))
 
     def open_tcp(request: SourceRequest) -> Source:
+        from proofstream.sources.shedding import BulkLines
         from proofstream.sources.sockets import TcpSource
 
         _refuse_file_flags(request)
-        return TcpSource(request, decoder)
+        return TcpSource(request, decoder, BulkLines(catalog))
 
     return [
         SourceType(

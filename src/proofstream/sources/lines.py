@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from proofstream.errors import WireError
+from proofstream.sources.shedding import BulkLines, LeftOut
 from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
 
 # How much of a line that is too long is kept: what the 80 characters of a refusal's excerpt may take in UTF-8.
@@ -36,13 +39,16 @@ class LineSplitter:
     Lines may end in LF or CRLF. A byte order mark before the first line is skipped. Of an unfinished line, at most
     `max_line_bytes` plus one piece are held in memory.
 
+    Attributes:
+        lines: How many lines were complete so far.
+
     Args:
         max_line_bytes: The longest line, without its ending.
     """
 
     def __init__(self, max_line_bytes: int) -> None:
+        self.lines = 0
         self._max = max_line_bytes
-        self._number = 0
         self._partial = bytearray()
         self._skipping = False
 
@@ -54,6 +60,47 @@ class LineSplitter:
             self._hold(tail)
         return lines
 
+    def split_off_bulk(
+        self, data: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
+    ) -> Iterator[NumberedLine | LeftOut]:
+        """Split in the same way, but only count lines of bulk, at a fraction of the cost.
+
+        Args:
+            data: The next bytes.
+            bulk: Recognises such lines.
+            may_leave_out: Called with the session that lines name. Returns False if they are needed to open it.
+        """
+        *pieces, tail = data.split(b"\n")
+        if pieces and (self._partial or not self.lines):
+            yield from self._completed_or_left_out(pieces.pop(0), bulk, may_leave_out)
+        for known, run in itertools.groupby(zip(bulk.recognise(pieces), pieces, strict=True), key=itemgetter(0)):
+            texts = [piece for _, piece in run]
+            if known is not None and may_leave_out(known.session_id):
+                self.lines += len(texts)
+                yield known._replace(lines=len(texts))
+            else:
+                yield from map(self._complete, texts)
+        if tail:
+            self._hold(tail)
+
+    def _completed_or_left_out(
+        self, piece: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
+    ) -> Iterator[NumberedLine | LeftOut]:
+        line = self._complete(piece)
+        # The beginning that is kept of a line that is too long says its kind, too.
+        (known,) = bulk.recognise([line.text])
+        yield known if known is not None and may_leave_out(known.session_id) else line
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an unfinished line are held."""
+        return len(self._partial)
+
+    def give_up_line(self) -> None:
+        """Skip the rest of the unfinished line, as if it were too long."""
+        self._skipping = True
+        self._partial = self._partial[:_HEAD_BYTES]
+
     def finish(self) -> NumberedLine | None:
         """End the input. Returns the last line if it had no newline."""
         return self._complete(b"") if self._partial else None
@@ -63,7 +110,7 @@ class LineSplitter:
             return
         self._partial += piece
         # One extra byte may still be the carriage return of a line that has the allowed length.
-        if len(self._partial) > self._max + 1 + (len(_BOM) if self._number == 0 else 0):
+        if len(self._partial) > self._max + 1 + (len(_BOM) if self.lines == 0 else 0):
             self._skipping = True
             self._partial = self._partial[:_HEAD_BYTES]
 
@@ -72,26 +119,14 @@ class LineSplitter:
             self._hold(piece)
             piece = bytes(self._partial)
             self._partial = bytearray()
-        self._number += 1
-        if self._number == 1:
+        self.lines += 1
+        if self.lines == 1:
             piece = piece.removeprefix(_BOM)
         skipped, self._skipping = self._skipping, False
         text = piece if skipped else piece.removesuffix(b"\r")
         if skipped or len(text) > self._max:
-            return NumberedLine(self._number, text[:_HEAD_BYTES], too_long=True)
-        return NumberedLine(self._number, text)
-
-
-def decode_line(line: NumberedLine, decoder: LineDecoder, max_line_bytes: int) -> LineResult | None:
-    """Decode one line. Returns None for a blank line."""
-    if line.too_long:
-        return refusal(line.number, f"longer than {max_line_bytes} bytes", line.text)
-    if not line.text or line.text.isspace():
-        return None
-    try:
-        return decoder.decode(line.text)
-    except WireError as error:
-        return refusal(line.number, str(error), line.text)
+            return NumberedLine(self.lines, text[:_HEAD_BYTES], too_long=True)
+        return NumberedLine(self.lines, text)
 
 
 class LineReader:
@@ -104,12 +139,40 @@ class LineReader:
 
     def __init__(self, decoder: LineDecoder, max_line_bytes: int) -> None:
         self._decoder = decoder
-        self._max = max_line_bytes
         self._splitter = LineSplitter(max_line_bytes)
+        self._too_long = f"longer than {max_line_bytes} bytes"
+        self._given_up: tuple[int, str] | None = None
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
         """Add the next bytes. Returns the results of the lines that they complete."""
         return self._decode(self._splitter.split_bytes(data))
+
+    def read_facts(
+        self, data: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
+    ) -> Iterator[LineResult | LeftOut]:
+        """Add the next bytes. Yields the results of the lines that they complete; lines of bulk are only counted.
+
+        The arguments are those of `LineSplitter.split_off_bulk`.
+        """
+        for line in self._splitter.split_off_bulk(data, bulk, may_leave_out):
+            item = line if isinstance(line, LeftOut) else self._decode_line(line)
+            if item is not None:
+                yield item
+
+    @property
+    def has_lines(self) -> bool:
+        """True once a line was complete."""
+        return self._splitter.lines > 0
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an unfinished line are held."""
+        return self._splitter.held_bytes
+
+    def give_up_line(self, reason: str) -> None:
+        """Refuse the unfinished line, for this reason, once it ends. No more of it is held."""
+        self._given_up = self._splitter.lines + 1, reason
+        self._splitter.give_up_line()
 
     def finish(self, *, cut_short: bool = False) -> list[LineResult]:
         """End the input. Returns the result of the last line if it had no newline.
@@ -122,5 +185,15 @@ class LineReader:
         return [item for item in items if isinstance(item, Decoded)] if cut_short else items
 
     def _decode(self, lines: Iterable[NumberedLine]) -> list[LineResult]:
-        items = (decode_line(line, self._decoder, self._max) for line in lines)
-        return [item for item in items if item is not None]
+        return [item for item in map(self._decode_line, lines) if item is not None]
+
+    def _decode_line(self, line: NumberedLine) -> LineResult | None:
+        if line.too_long:
+            given_up, reason = self._given_up or (0, "")
+            return refusal(line.number, reason if given_up == line.number else self._too_long, line.text)
+        if not line.text or line.text.isspace():
+            return None
+        try:
+            return self._decoder.decode(line.text)
+        except WireError as error:
+            return refusal(line.number, str(error), line.text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from proofstream.contracts import Feed, SessionFeed
 from proofstream.events import GpuTelemetry, PluginHealth, SessionClosed
 from proofstream.sources.lines import LineResult
+from proofstream.sources.shedding import LeftOut
 from proofstream.wire import Decoded, Refusal
 
 CHUNK = 256
@@ -15,6 +16,8 @@ CHUNK = 256
 # Bounds on memory, for files that hold nothing readable and for recordings of many sessions.
 _MAX_HELD_REFUSALS = 256
 _MAX_ENDED_SESSIONS = 256
+# More than a listener has connections, so that a recording of it is replayed with all sessions open that were.
+_MAX_SESSIONS = 2048
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class SessionRouter:
         session_id: The own session's id. By default a new one.
         opened_at: When the own session began, in nanoseconds since the epoch. By default now.
         hold_refusals: Hold refused lines until the first event, so that they count in its session.
+        max_sessions: How many sessions may be open that the stream's envelopes name. Beyond that, the one that was
+            longest without an event is closed as lost.
     """
 
     def __init__(
@@ -48,12 +53,14 @@ class SessionRouter:
         session_id: str | None = None,
         opened_at: int | None = None,
         hold_refusals: bool = False,
+        max_sessions: int = _MAX_SESSIONS,
     ) -> None:
         self._feed = feed
         self._source = source
         self._time_source = time_source
         self._session_id = session_id
         self._opened_at = opened_at
+        self._max_sessions = max_sessions
         self._may_hold = _MAX_HELD_REFUSALS if hold_refusals else 0
         self._held: list[Refusal] = []
         self._own: SessionFeed | None = None
@@ -88,6 +95,21 @@ class SessionRouter:
     def _is_of_the_machine(self, item: Decoded) -> bool:
         """Return whether the item is telemetry without a session: taken while no session, or several, were open."""
         return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
+
+    def may_leave_out(self, session_id: str | None) -> bool:
+        """Return whether lines that name this session, or None, can be left out: only an open session counts them."""
+        return self._current is not None if session_id is None else session_id in self._recorded
+
+    def leave_out(self, left_out: LeftOut) -> None:
+        """Count lines that were not decoded, in their place. `may_leave_out` must have returned True for them."""
+        session = self._own or self._current
+        if left_out.session_id is not None:
+            session = self._recorded[left_out.session_id].session
+        assert session is not None
+        if session is not self._current:
+            self._turn_to(session)
+        self.flush()
+        session.drop_bulk({left_out.kind: left_out.lines})
 
     def flush(self) -> None:
         """Deliver the events that were routed so far."""
@@ -167,9 +189,11 @@ class SessionRouter:
         return self._own
 
     def _recorded_session(self, session_id: str, first_time: int | None) -> SessionFeed:
-        found = self._recorded.get(session_id)
+        # Taken out and put back, so that the first one is always the one that was longest without an event.
+        found = self._recorded.pop(session_id, None)
         if found is None:
             self.flush()
+            self._make_room()
             session = self._feed.open_session(
                 source=self._source,
                 time_source="envelope",
@@ -177,8 +201,16 @@ class SessionRouter:
                 opened_at=first_time,
                 recorded=True,
             )
-            found = self._recorded[session_id] = _Recorded(session)
+            found = _Recorded(session)
+        self._recorded[session_id] = found
         return found.session
+
+    def _make_room(self) -> None:
+        while len(self._recorded) >= self._max_sessions:
+            oldest = self._recorded.pop(next(iter(self._recorded)))
+            if oldest.session is self._current:
+                self._current = self._own
+            self._close_recorded(oldest, "lost", f"more than {self._max_sessions} sessions are open in this stream")
 
     def _mark_ended(self, session_id: str) -> None:
         # Not closed yet: a recording has events that plugins derived from its last ones after the session's end.

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import itertools
 import os
 import re
 import socket
 import stat
-import threading
-import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError, UsageError
 from proofstream.sources.lines import LineReader
+from proofstream.sources.listening import Server
 from proofstream.sources.pacing import StopFlag
-from proofstream.sources.routing import SessionRouter
+from proofstream.sources.shedding import BulkLines
 from proofstream.wire import LineDecoder
 
-MAX_CONNECTIONS = 64
-"""How many connections may be open at once. Further ones are refused."""
-
-_READ_BYTES = 64 * 1024
-# How often blocking calls return to check whether to stop.
-_LOOK_UP_S = 0.2
-# How long connections may take to finish after a stop.
-_STOP_WITHIN_S = 1.0
-# Larger than `MAX_CONNECTIONS`, so that a burst of connections reaches us and is refused with a message.
+# Larger than the number of connections that a burst of provers makes, so that none of them is refused by the system.
 _BACKLOG = 512
 _TCP = re.compile(r"tcp://(?P<host>\[[^]]+]|[^][:/@?#]+):(?P<port>[^:/?#]+)")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -39,14 +31,13 @@ _TCP_EXAMPLE = "for example tcp://127.0.0.1:7777"
 
 
 class _Listener:
-    """Delivers each connection on its own thread, until stopped or, with `once`, until the first connection ends."""
+    """What both kinds of listening source share."""
 
-    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
+    def __init__(self, request: SourceRequest, decoder: LineDecoder, bulk: BulkLines) -> None:
         self._request = request
         self._decoder = decoder
+        self._bulk = bulk
         self._stop = StopFlag()
-        self._threads: list[threading.Thread] = []
-        self._accepted = 0
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -54,81 +45,16 @@ class _Listener:
 
     def _serve(self, feed: Feed, listener: socket.socket, address: str, name_peer: Callable[[Any], str]) -> None:
         feed.announce(f"listening on {address}")
-        listener.settimeout(_LOOK_UP_S)
-        with listener:
-            self._accept_all(feed, listener, address, name_peer)
-        # With `once`, the listening socket is closed by now, and the one connection may still be open.
-        while self._alive() and not self._stopped(feed):
-            self._stop.wait(_LOOK_UP_S)
-        deadline = time.monotonic() + _STOP_WITHIN_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _accept_all(self, feed: Feed, listener: socket.socket, address: str, name_peer: Callable[[Any], str]) -> None:
-        complained = False
-        while not self._stopped(feed):
-            try:
-                connection, peer = listener.accept()
-            except TimeoutError:
-                continue
-            except OSError as error:
-                # Such as too many open files, which may pass. Report it once and keep trying.
-                if not complained:
-                    feed.announce(f"cannot accept a connection on {address}: {error.strerror}")
-                complained = True
-                self._stop.wait(_LOOK_UP_S)
-                continue
-            if len(self._alive()) >= MAX_CONNECTIONS:
-                connection.close()
-                feed.announce(f"{address}: a connection was refused, because {MAX_CONNECTIONS} are open")
-                continue
-            self._start(feed, connection, f"{address} ({name_peer(peer)})")
-            if self._request.once:
-                return
-
-    def _start(self, feed: Feed, connection: socket.socket, source: str) -> None:
-        self._accepted += 1
-        thread = threading.Thread(
-            target=self._deliver, args=(feed, connection, source), name=f"proofstream-{source}", daemon=True
-        )
-        self._threads.append(thread)
-        thread.start()
-
-    def _alive(self) -> list[threading.Thread]:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        return self._threads
-
-    def _stopped(self, feed: Feed) -> bool:
-        return bool(self._stop) or feed.stopping
-
-    def _deliver(self, feed: Feed, connection: socket.socket, source: str) -> None:
-        router = SessionRouter(feed, source=source, time_source="arrival")
-        reader = LineReader(self._decoder, self._request.max_line_bytes)
-        with closing(connection):
-            connection.settimeout(_LOOK_UP_S)
-            outcome, reason = self._receive(feed, connection, router, reader)
-        if outcome != "interrupted":
-            for item in reader.finish():
-                router.route_item(item)
-        # A peer that sent nothing, such as a port scan, gets no session.
-        router.close(outcome, reason, even_if_empty=self._request.once)
-
-    def _receive(
-        self, feed: Feed, connection: socket.socket, router: SessionRouter, reader: LineReader
-    ) -> tuple[str, str | None]:
-        while not self._stopped(feed):
-            try:
-                data = connection.recv(_READ_BYTES)
-            except TimeoutError:
-                continue
-            except OSError as error:
-                return "lost", f"the connection broke: {error.strerror or error}"
-            if not data:
-                return "ended", None
-            for item in reader.read_bytes(data):
-                router.route_item(item)
-            router.flush()
-        return "interrupted", None
+        Server(
+            feed,
+            listener,
+            address=address,
+            name_peer=name_peer,
+            make_reader=lambda: LineReader(self._decoder, self._request.max_line_bytes),
+            bulk=self._bulk,
+            once=self._request.once,
+            stopped=lambda: bool(self._stop) or feed.stopping,
+        ).serve()
 
 
 class TcpSource(_Listener):
@@ -138,8 +64,8 @@ class TcpSource(_Listener):
         UsageError: The address does not have that form, or is not a loopback address.
     """
 
-    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
-        super().__init__(request, decoder)
+    def __init__(self, request: SourceRequest, decoder: LineDecoder, bulk: BulkLines) -> None:
+        super().__init__(request, decoder, bulk)
         self._host, self._port = _parse_tcp(request.uri)
 
     def run(self, feed: Feed) -> None:
@@ -197,8 +123,8 @@ class UnixSource(_Listener):
         UsageError: The path is missing.
     """
 
-    def __init__(self, request: SourceRequest, decoder: LineDecoder) -> None:
-        super().__init__(request, decoder)
+    def __init__(self, request: SourceRequest, decoder: LineDecoder, bulk: BulkLines) -> None:
+        super().__init__(request, decoder, bulk)
         if not request.rest:
             raise UsageError(f"{request.uri}: expected unix:PATH")
         self._path = Path(request.rest.removeprefix("//"))
@@ -219,7 +145,8 @@ class UnixSource(_Listener):
             listener.close()
             raise _no_socket(self._path, error) from error
         try:
-            self._serve(feed, listener, f"unix:{self._path}", lambda _: f"connection {self._accepted + 1}")
+            numbers = itertools.count(1)
+            self._serve(feed, listener, f"unix:{self._path}", lambda _: f"connection {next(numbers)}")
         finally:
             _remove(self._path, ours)
 

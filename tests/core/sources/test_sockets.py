@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from proofstream.errors import SourceError, UsageError
-from proofstream.sources import sockets
+from proofstream.sources import listening
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 LINES = (WIRE / "smollm2-135m-cpu.jsonl").read_bytes().splitlines(keepends=True)
@@ -128,7 +128,7 @@ def test_a_killed_peer_ends_its_session_and_its_half_line_is_refused(uri: str, s
 def test_garbage_is_refused_at_once_and_the_rest_is_read(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri, max_line_bytes=2000)
     with connect(running.address) as peer:
-        peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        peer.sendall(b"HELO there\r\n\r\n")
         eventually(lambda: running.feed.sessions and running.feed.only.refusals)
         peer.sendall(b"x" * 100_000 + b"\n" + LINES[0])
         eventually(lambda: running.feed.delivered == 1)
@@ -162,13 +162,20 @@ def test_once_accepts_one_connection_and_ends_with_it(uri: str, start: Any, even
 
 
 def test_too_many_peers_are_refused(start: Any, eventually: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(listening, "MAX_CONNECTIONS", 1)
     running = start("tcp://127.0.0.1:0")
-    with connect(running.address) as first, connect(running.address) as second:
-        assert second.recv(1) == b""
+    address = running.address
+    with connect(address) as first:
         first.sendall(LINES[0])
         eventually(lambda: running.feed.delivered == 1)
-    assert any("was refused" in text for text in running.feed.announced)
+        for _ in range(3):
+            with connect(address) as further:
+                assert further.recv(1) == b""
+        first.sendall(LINES[1])
+        eventually(lambda: running.feed.delivered == 2)
+    running.stop()
+    refused = f"{address}: a connection was refused, because 1 are open"
+    assert running.feed.announced[1:] == [refused, f"{refused} (2 more)"]
 
 
 # Obstacles to listening
