@@ -6,11 +6,12 @@ import re
 import socket
 import time
 from collections import deque
+from typing import NamedTuple
 
 from proofstream.contracts import Feed
 from proofstream.events import ProofAborted, ProofComplete, ProofStart
 from proofstream.sources.arrivals import Block
-from proofstream.sources.lines import LineReader, LineResult
+from proofstream.sources.lines import LineReader, LineResult, NumberedLine
 from proofstream.sources.routing import SessionRouter
 from proofstream.sources.shedding import BulkLines, LeftOut, count_kinds
 from proofstream.wire import Decoded
@@ -23,6 +24,17 @@ _METHODS = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"OPTIONS ", b"PATCH ", b"DELE
 _TLS = b"\x16\x03"
 _FOREIGN = re.compile(b"|".join(map(re.escape, (*_METHODS, _TLS))))
 _HEAD_BYTES = max(map(len, _METHODS))
+# How many lines without the bulk between them are decoded in one turn: a few milliseconds.
+_TURN_LINES = 128
+# What a line takes in memory beside its text.
+_LINE_BYTES = 160
+
+
+class _Shed(NamedTuple):
+    """The lines of one block, without its bulk."""
+
+    lines: deque[NumberedLine | LeftOut]
+    time_unix_nano: int
 
 
 class Connection:
@@ -33,7 +45,7 @@ class Connection:
         source: The peer's name, as shown to the user.
         ending: Outcome and reason once the peer has closed the connection; None before.
         heard_at: When bytes last arrived, on the monotonic clock in seconds; at first, when it connected.
-        waiting_bytes: How many bytes of blocks wait to be decoded.
+        waiting_bytes: How many bytes wait to be decoded.
     """
 
     def __init__(self, peer: socket.socket, source: str, feed: Feed, reader: LineReader) -> None:
@@ -44,7 +56,7 @@ class Connection:
         self.waiting_bytes = 0
         self._reader = reader
         self._router = SessionRouter(feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS)
-        self._blocks: deque[Block] = deque()
+        self._waiting: deque[Block | _Shed] = deque()
         self._head: bytes | None = b""
         self._last_arrival: int | None = None
         self._open_proofs = 0
@@ -67,7 +79,7 @@ class Connection:
         data = bytes(buffer[:count])
         if self._head is not None:
             self._head = (self._head + data)[:_HEAD_BYTES]
-        self._blocks.append(Block(data, time_unix_nano))
+        self._waiting.append(Block(data, time_unix_nano))
         self.waiting_bytes += count
 
     @property
@@ -89,8 +101,8 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """True while blocks wait to be decoded."""
-        return bool(self._blocks)
+        """True while bytes wait to be decoded."""
+        return bool(self._waiting)
 
     @property
     def half_line_bytes(self) -> int:
@@ -101,22 +113,45 @@ class Connection:
         """Refuse the unfinished line, for this reason."""
         self._reader.give_up_line(reason)
 
-    def decode_block(self, bulk: BulkLines | None) -> None:
-        """Decode and deliver one block. If `bulk` is given, lines of bulk are left out."""
-        block = self._blocks.popleft()
-        self.waiting_bytes -= len(block.data)
-        self._last_arrival = block.time_unix_nano
-        router = self._router
-        if bulk is None:
-            for item in self._reader.read_bytes(block.data):
+    def shed_bulk(self, bulk: BulkLines) -> None:
+        """Leave out the bulk among the waiting lines: at once, because that takes a fraction of decoding the rest."""
+        # Blocks stand behind those that are shed already.
+        waiting, blocks = self._waiting, deque[Block]()
+        while waiting and isinstance(last := waiting[-1], Block):
+            waiting.pop()
+            blocks.appendleft(last)
+        for block in blocks:
+            lines = self._reader.split_off_bulk(block.data, bulk, self._router.may_leave_out)
+            self.waiting_bytes -= len(block.data)
+            if lines:
+                self.waiting_bytes += sum(_size_of(line) for line in lines)
+                waiting.append(_Shed(deque(lines), block.time_unix_nano))
+
+    def decode_some(self) -> None:
+        """Decode and deliver some of the bytes that wait."""
+        first = self._waiting[0]
+        self._last_arrival = first.time_unix_nano
+        if isinstance(first, Block):
+            self._waiting.popleft()
+            self.waiting_bytes -= len(first.data)
+            for item in self._reader.read_bytes(first.data):
                 self._route(item)
         else:
-            for line in self._reader.read_facts(block.data, bulk, router.may_leave_out):
-                if isinstance(line, LeftOut):
-                    router.leave_out(line)
-                else:
-                    self._route(line)
-        router.flush()
+            self._decode_lines(first.lines)
+            if not first.lines:
+                self._waiting.popleft()
+        self._router.flush()
+
+    def _decode_lines(self, lines: deque[NumberedLine | LeftOut]) -> None:
+        for _ in range(min(_TURN_LINES, len(lines))):
+            line = lines.popleft()
+            self.waiting_bytes -= _size_of(line)
+            if isinstance(line, LeftOut):
+                self._router.leave_out(line)
+                continue
+            item = self._reader.decode_line(line)
+            if item is not None:
+                self._route(item)
 
     def _route(self, item: LineResult) -> None:
         self._router.route_item(item, at=self._last_arrival)
@@ -149,7 +184,7 @@ class Connection:
             even_if_empty: Open and close a session even if no line arrived.
         """
         self.peer.close()
-        if self._blocks:
+        if self._waiting:
             self._count_rest()
         elif outcome != "interrupted":
             for item in self._reader.finish():
@@ -158,13 +193,26 @@ class Connection:
         self._router.close(outcome, reason, even_if_empty=even_if_empty)
 
     def _count_rest(self) -> None:
-        rest = b"".join(block.data for block in self._blocks)
-        self._blocks.clear()
-        if self._router.may_leave_out(None):
-            for kind, count in count_kinds(rest.split(b"\n")).items():
-                self._router.leave_out(LeftOut(kind, None, count))
+        for waiting in self._waiting:
+            if isinstance(waiting, Block):
+                self._leave_out(waiting.data.split(b"\n"))
+                continue
+            for line in waiting.lines:
+                if isinstance(line, LeftOut):
+                    self._router.leave_out(line)
+                else:
+                    self._leave_out([line.text])
+        self._waiting.clear()
+
+    def _leave_out(self, lines: list[bytes]) -> None:
+        for kind, count in count_kinds(lines).items():
+            self._router.leave_out(LeftOut(kind, None, count))
 
     def hang_up(self) -> None:
         """Close the connection without taking anything from it."""
         self.peer.close()
-        self._blocks.clear()
+        self._waiting.clear()
+
+
+def _size_of(line: NumberedLine | LeftOut) -> int:
+    return _LINE_BYTES if isinstance(line, LeftOut) else _LINE_BYTES + len(line.text)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from proofstream.errors import WireError
@@ -26,11 +24,13 @@ class NumberedLine(NamedTuple):
         number: The line's number, from 1. Blank lines count.
         text: The line without its ending. Only the beginning if the line is too long.
         too_long: True if the line is longer than allowed.
+        given_up: Why the rest of it was skipped although it was not too long; empty otherwise.
     """
 
     number: int
     text: bytes
     too_long: bool = False
+    given_up: str = ""
 
 
 class LineSplitter:
@@ -51,6 +51,7 @@ class LineSplitter:
         self._max = max_line_bytes
         self._partial = bytearray()
         self._skipping = False
+        self._given_up = ""
 
     def split_bytes(self, data: bytes) -> list[NumberedLine]:
         """Add the next bytes. Returns the lines that they complete."""
@@ -70,35 +71,31 @@ class LineSplitter:
             bulk: Recognises such lines.
             may_leave_out: Called with the session that lines name. Returns False if they are needed to open it.
         """
-        *pieces, tail = data.split(b"\n")
-        if pieces and (self._partial or not self.lines):
-            yield from self._completed_or_left_out(pieces.pop(0), bulk, may_leave_out)
-        for known, run in itertools.groupby(zip(bulk.recognise(pieces), pieces, strict=True), key=itemgetter(0)):
-            texts = [piece for _, piece in run]
-            if known is not None and may_leave_out(known.session_id):
-                self.lines += len(texts)
-                yield known._replace(lines=len(texts))
+        begin, end = 0, data.rfind(b"\n") + 1
+        if end and (self._partial or not self.lines):
+            begin = data.index(b"\n") + 1
+            line = self._complete(data[: begin - 1])
+            # The beginning that is kept of a line that is too long says its kind, too.
+            left_out = bulk.recognise_line(line.text)
+            yield line if left_out is None or not may_leave_out(left_out.session_id) else left_out
+        for piece in bulk.split_lines(data, begin, end, may_leave_out):
+            if isinstance(piece, LeftOut):
+                self.lines += piece.lines
+                yield piece
             else:
-                yield from map(self._complete, texts)
-        if tail:
-            self._hold(tail)
-
-    def _completed_or_left_out(
-        self, piece: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
-    ) -> Iterator[NumberedLine | LeftOut]:
-        line = self._complete(piece)
-        # The beginning that is kept of a line that is too long says its kind, too.
-        (known,) = bulk.recognise([line.text])
-        yield known if known is not None and may_leave_out(known.session_id) else line
+                yield self._complete(piece)
+        if end < len(data):
+            self._hold(data[end:])
 
     @property
     def held_bytes(self) -> int:
         """How many bytes of an unfinished line are held."""
         return len(self._partial)
 
-    def give_up_line(self) -> None:
-        """Skip the rest of the unfinished line, as if it were too long."""
+    def give_up_line(self, reason: str) -> None:
+        """Skip the rest of the unfinished line, as if it were too long, for this reason."""
         self._skipping = True
+        self._given_up = reason
         self._partial = self._partial[:_HEAD_BYTES]
 
     def finish(self) -> NumberedLine | None:
@@ -122,9 +119,12 @@ class LineSplitter:
         self.lines += 1
         if self.lines == 1:
             piece = piece.removeprefix(_BOM)
-        skipped, self._skipping = self._skipping, False
-        text = piece if skipped else piece.removesuffix(b"\r")
-        if skipped or len(text) > self._max:
+        if self._skipping:
+            line = NumberedLine(self.lines, piece[:_HEAD_BYTES], too_long=True, given_up=self._given_up)
+            self._skipping, self._given_up = False, ""
+            return line
+        text = piece.removesuffix(b"\r")
+        if len(text) > self._max:
             return NumberedLine(self.lines, text[:_HEAD_BYTES], too_long=True)
         return NumberedLine(self.lines, text)
 
@@ -141,23 +141,30 @@ class LineReader:
         self._decoder = decoder
         self._splitter = LineSplitter(max_line_bytes)
         self._too_long = f"longer than {max_line_bytes} bytes"
-        self._given_up: tuple[int, str] | None = None
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
         """Add the next bytes. Returns the results of the lines that they complete."""
         return self._decode(self._splitter.split_bytes(data))
 
-    def read_facts(
+    def split_off_bulk(
         self, data: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
-    ) -> Iterator[LineResult | LeftOut]:
-        """Add the next bytes. Yields the results of the lines that they complete; lines of bulk are only counted.
+    ) -> list[NumberedLine | LeftOut]:
+        """Add the next bytes. Returns the lines that they complete, not yet decoded; lines of bulk are only counted.
 
         The arguments are those of `LineSplitter.split_off_bulk`.
         """
-        for line in self._splitter.split_off_bulk(data, bulk, may_leave_out):
-            item = line if isinstance(line, LeftOut) else self._decode_line(line)
-            if item is not None:
-                yield item
+        return list(self._splitter.split_off_bulk(data, bulk, may_leave_out))
+
+    def decode_line(self, line: NumberedLine) -> LineResult | None:
+        """Decode one line. Returns None for a blank line."""
+        if line.too_long:
+            return refusal(line.number, line.given_up or self._too_long, line.text)
+        if not line.text or line.text.isspace():
+            return None
+        try:
+            return self._decoder.decode(line.text)
+        except WireError as error:
+            return refusal(line.number, str(error), line.text)
 
     @property
     def has_lines(self) -> bool:
@@ -171,8 +178,7 @@ class LineReader:
 
     def give_up_line(self, reason: str) -> None:
         """Refuse the unfinished line, for this reason, once it ends. No more of it is held."""
-        self._given_up = self._splitter.lines + 1, reason
-        self._splitter.give_up_line()
+        self._splitter.give_up_line(reason)
 
     def finish(self, *, cut_short: bool = False) -> list[LineResult]:
         """End the input. Returns the result of the last line if it had no newline.
@@ -185,15 +191,4 @@ class LineReader:
         return [item for item in items if isinstance(item, Decoded)] if cut_short else items
 
     def _decode(self, lines: Iterable[NumberedLine]) -> list[LineResult]:
-        return [item for item in map(self._decode_line, lines) if item is not None]
-
-    def _decode_line(self, line: NumberedLine) -> LineResult | None:
-        if line.too_long:
-            given_up, reason = self._given_up or (0, "")
-            return refusal(line.number, reason if given_up == line.number else self._too_long, line.text)
-        if not line.text or line.text.isspace():
-            return None
-        try:
-            return self._decoder.decode(line.text)
-        except WireError as error:
-            return refusal(line.number, str(error), line.text)
+        return [item for item in map(self.decode_line, lines) if item is not None]

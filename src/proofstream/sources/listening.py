@@ -194,9 +194,8 @@ class Server:
         # Full: the peer has to wait until some of it is decoded. That is only so if facts alone fill the budget.
         if self._waiting_bytes >= self._feed.backlog_bytes:
             return
-        before = connection.waiting_bytes
-        connection.receive(self._buffer, self._clock.now())
-        self._waiting_bytes += connection.waiting_bytes - before
+        with self._weighed(connection):
+            connection.receive(self._buffer, self._clock.now())
         if connection.is_foreign:
             self._turn_away(connection)
             return
@@ -206,6 +205,22 @@ class Server:
             self._turns[connection] = None
             if self._once:
                 self._listener.close()
+            if self._must_shed():
+                self._shed(connection)
+
+    @contextmanager
+    def _weighed(self, connection: Connection) -> Iterator[None]:
+        """Keep the sums up to date over something that changes what a connection holds."""
+        waiting, half_line = connection.waiting_bytes, connection.half_line_bytes
+        yield
+        self._waiting_bytes += connection.waiting_bytes - waiting
+        self._half_line_bytes += connection.half_line_bytes - half_line
+        if self._half_line_bytes > self._feed.backlog_bytes // 2:
+            self._give_up_a_line()
+
+    def _shed(self, connection: Connection) -> None:
+        with self._weighed(connection):
+            connection.shed_bulk(self._bulk)
 
     def _turn_away(self, connection: Connection) -> None:
         self._forget(connection)
@@ -221,22 +236,17 @@ class Server:
         while self._turns:
             connection = next(iter(self._turns))
             del self._turns[connection]
+            if self._must_shed():
+                self._shed(connection)
             if connection.is_waiting:
-                self._decode_block(connection)
+                with self._weighed(connection):
+                    connection.decode_some()
             if connection.is_waiting:
                 self._turns[connection] = None
             elif connection.ending is not None:
                 self._close(connection, *connection.ending)
             if time.monotonic() >= until:
                 return
-
-    def _decode_block(self, connection: Connection) -> None:
-        waiting, half_line = connection.waiting_bytes, connection.half_line_bytes
-        connection.decode_block(self._bulk if self._must_shed() else None)
-        self._waiting_bytes += connection.waiting_bytes - waiting
-        self._half_line_bytes += connection.half_line_bytes - half_line
-        if self._half_line_bytes > self._feed.backlog_bytes // 2:
-            self._give_up_a_line()
 
     def _must_shed(self) -> bool:
         if self._waiting_bytes > _SHED_ABOVE_BYTES:

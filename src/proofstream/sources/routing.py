@@ -101,11 +101,9 @@ class SessionRouter:
         return self._current is not None if session_id is None else session_id in self._recorded
 
     def leave_out(self, left_out: LeftOut) -> None:
-        """Count lines that were not decoded, in their place. `may_leave_out` must have returned True for them."""
-        session = self._own or self._current
-        if left_out.session_id is not None:
-            session = self._recorded[left_out.session_id].session
-        assert session is not None
+        """Count lines that were not decoded, in their place."""
+        named = None if left_out.session_id is None else self._recorded.get(left_out.session_id)
+        session = named.session if named is not None else self._own or self._current or self._own_session()
         if session is not self._current:
             self._turn_to(session)
         self.flush()
