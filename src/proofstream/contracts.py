@@ -89,6 +89,11 @@ class Feed(Protocol):
         ...
 
     @property
+    def congested(self) -> bool:
+        """Whether plugins are so far behind that facts may be lost: a source should hold them as long as it can."""
+        ...
+
+    @property
     def backlog_bytes(self) -> int:
         """How many bytes a source that cannot wait may hold undecoded, of all its peers together."""
         ...

@@ -14,6 +14,8 @@ from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
 
 TIME_SOURCES = ("envelope", "arrival", "reconstructed")
+# A bus that is this late has more to do than it can, unless a burst has just passed.
+_LATE_S = 1.0
 OUTCOMES = ("ended", "lost", "interrupted")
 _PIECE_BYTES = 2**20
 
@@ -66,12 +68,22 @@ class HostFeed:
     def overloaded(self) -> bool:
         """See `contracts.Feed`."""
         intake = self.host.intake
-        if len(intake.items) >= intake.capacity // 2:
-            return True
         # A lane sheds bulk by itself, so one slow plugin does not cost the others theirs. But once facts have filled
         # half of the room that is kept for them, they are worth more.
-        depth = max((lane.depth for lane in self.host.lanes if lane.holds), default=0)
-        return depth >= HARD_FACTOR // 2 * self.host.settings.lane_capacity
+        return len(intake.items) >= intake.capacity // 2 or intake.lag_s > _LATE_S or self._lane_room_used() > 1 / 2
+
+    @property
+    def congested(self) -> bool:
+        """See `contracts.Feed`."""
+        intake = self.host.intake
+        return len(intake.items) >= intake.capacity or self._lane_room_used() > 3 / 4
+
+    def _lane_room_used(self) -> float:
+        """Return how much of its room the fullest lane uses, from 0 to 1, of those that are waited for."""
+        settings = self.host.settings
+        events, size = HARD_FACTOR * settings.lane_capacity, settings.memory_bytes // 2
+        lanes = [lane for lane in self.host.lanes if lane.holds]
+        return max((max(lane.depth / events, lane.queue.waiting_bytes / size) for lane in lanes), default=0.0)
 
     @property
     def backlog_bytes(self) -> int:

@@ -177,6 +177,15 @@ class Intake:
         self.listening: bool = True
         self.wakeup: Wakeup = Wakeup()
 
+    @property
+    def lag_s(self) -> float:
+        """How many seconds the oldest item has waited. 0 if none waits."""
+        try:
+            arrived, _, _ = self.items[0]
+        except IndexError:
+            return 0.0
+        return (self.clock() - arrived) / 1e9
+
     def has_room_for(self, event: object) -> bool:
         """Return whether the event still enters: any event below the bound, and a fact up to `HARD_FACTOR` times it."""
         depth = len(self.items)

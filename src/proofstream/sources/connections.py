@@ -147,7 +147,7 @@ class Connection:
             line = lines.popleft()
             self.waiting_bytes -= _size_of(line)
             if isinstance(line, LeftOut):
-                self._router.leave_out(line)
+                self._router.leave_out(line, at=self._last_arrival)
                 continue
             item = self._reader.decode_line(line)
             if item is not None:

@@ -31,8 +31,10 @@ _FEWEST_CONNECTIONS = 16
 _READ_BYTES = 128 * 1024
 # How often an idle loop checks whether to stop, and a paused listener whether to go on.
 _LOOK_UP_S = 0.2
-# How long blocks are decoded before arrived bytes are read again.
+# How long lines are decoded before arrived bytes are read again: as long as reading took, within these bounds. So half
+# of a busy machine's time is left for decoding, and no write waits for long.
 _SLICE_S = 0.01
+_LONGEST_SLICE_S = 0.04
 # Bulk is left out above this many undecoded bytes, and until a quarter of them is left. So much is decoded in well
 # under a second.
 _SHED_ABOVE_BYTES = 4 * 2**20
@@ -101,17 +103,30 @@ class Server:
             self._listen()
             looked_at = time.monotonic()
             while not self._is_done and not self._stopped():
-                for key, _ in self._selector.select(0 if self._turns else _LOOK_UP_S):
+                ready = self._selector.select(self._patience_s())
+                woken = time.monotonic()
+                for key, _ in ready:
                     if key.data is None:
                         self._accept_waiting()
                     elif key.data in self._connections:  # accepting may just have closed it to make room
                         self._receive(key.data)
-                self._decode(until=time.monotonic() + _SLICE_S)
+                if not self._holds_back():
+                    now = time.monotonic()
+                    self._decode(until=now + min(max(now - woken, _SLICE_S), _LONGEST_SLICE_S))
                 if time.monotonic() - looked_at >= _LOOK_UP_S:
                     looked_at = time.monotonic()
                     self._look_after()
             self._finish()
         self._complaints.show_due(at_end=True)
+
+    def _patience_s(self) -> float:
+        if not self._turns:
+            return _LOOK_UP_S
+        return _SLICE_S if self._holds_back() else 0.0
+
+    def _holds_back(self) -> bool:
+        """Return whether to decode nothing for now: facts might be lost further on, and here there is room for them."""
+        return self._feed.congested and self._waiting_bytes < self._feed.backlog_bytes // 2
 
     def _look_after(self) -> None:
         self._complaints.show_due()
@@ -260,7 +275,7 @@ class Server:
         before = largest.half_line_bytes
         bound = self._feed.backlog_bytes // 2
         largest.give_up_line(
-            f"all connections together may hold {bound} bytes of unfinished lines (host.memory_bytes / 8)"
+            f"all connections together may hold {bound} bytes of unfinished lines, an eighth of memory_bytes"
         )
         self._half_line_bytes += largest.half_line_bytes - before
 

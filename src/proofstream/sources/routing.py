@@ -97,13 +97,18 @@ class SessionRouter:
         return isinstance(item.event, GpuTelemetry) and item.session_id not in (None, *self._recorded)
 
     def may_leave_out(self, session_id: str | None) -> bool:
-        """Return whether lines that name this session, or None, can be left out: only an open session counts them."""
-        return self._current is not None if session_id is None else session_id in self._recorded
+        """Return whether lines that name this session, or None, can be left out: its first line opens it."""
+        return session_id is None or session_id in self._recorded
 
-    def leave_out(self, left_out: LeftOut) -> None:
-        """Count lines that were not decoded, in their place."""
+    def leave_out(self, left_out: LeftOut, *, at: int | None = None) -> None:
+        """Count lines that were not decoded, in their place.
+
+        Args:
+            left_out: The lines.
+            at: Their time, in nanoseconds since the epoch.
+        """
         named = None if left_out.session_id is None else self._recorded.get(left_out.session_id)
-        session = named.session if named is not None else self._own or self._current or self._own_session()
+        session = named.session if named is not None else self._own or self._current or self._own_session(at=at)
         if session is not self._current:
             self._turn_to(session)
         self.flush()

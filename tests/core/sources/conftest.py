@@ -74,6 +74,7 @@ class FakeFeed:
         self.announced: list[str] = []
         self.stopping = False
         self.overloaded = False
+        self.congested = False
         self.backlog_bytes = 64 * 2**20
         self._lock = threading.Lock()
 

@@ -73,6 +73,7 @@ class FakeFeed:
         self.opened: list[tuple[str, str]] = []
         self.stop_after_layers = sys.maxsize
         self.overloaded = False
+        self.congested = False
         self.backlog_bytes = 64 * 2**20
 
     def open_session(self, *, source: str, time_source: str, **optional: Any) -> FakeSession:
