@@ -31,8 +31,8 @@ _FEWEST_CONNECTIONS = 16
 _READ_BYTES = 128 * 1024
 # How often an idle loop checks whether to stop, and a paused listener whether to go on.
 _LOOK_UP_S = 0.2
-# How long lines are decoded before arrived bytes are read again: as long as reading took, within these bounds. So half
-# of a busy machine's time is left for decoding, and no write waits for long.
+# How long lines are decoded before arrived bytes are read again. Reading comes first: a write must not wait, and lines
+# can. Once they fill half of the budget, decoding gets as much time as reading, but no more than a write may wait.
 _SLICE_S = 0.01
 _LONGEST_SLICE_S = 0.04
 # Bulk is left out above this many undecoded bytes, and until a quarter of them is left. So much is decoded in well
@@ -111,13 +111,17 @@ class Server:
                     elif key.data in self._connections:  # accepting may just have closed it to make room
                         self._receive(key.data)
                 if not self._holds_back():
-                    now = time.monotonic()
-                    self._decode(until=now + min(max(now - woken, _SLICE_S), _LONGEST_SLICE_S))
+                    self._decode(until=time.monotonic() + self._slice_s(time.monotonic() - woken))
                 if time.monotonic() - looked_at >= _LOOK_UP_S:
                     looked_at = time.monotonic()
                     self._look_after()
             self._finish()
         self._complaints.show_due(at_end=True)
+
+    def _slice_s(self, reading_took_s: float) -> float:
+        if self._waiting_bytes < self._feed.backlog_bytes // 2:
+            return _SLICE_S
+        return min(max(reading_took_s, _SLICE_S), _LONGEST_SLICE_S)
 
     def _patience_s(self) -> float:
         if not self._turns:
