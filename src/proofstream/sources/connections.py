@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import NamedTuple
 
 from proofstream.contracts import Feed
@@ -13,7 +14,7 @@ from proofstream.events import ProofAborted, ProofComplete, ProofStart
 from proofstream.sources.arrivals import Block
 from proofstream.sources.lines import LineReader, LineResult, NumberedLine
 from proofstream.sources.routing import SessionRouter
-from proofstream.sources.shedding import BulkLines, LeftOut, count_kinds
+from proofstream.sources.shedding import BulkLines, LeftOut, find_kind
 from proofstream.wire import Decoded
 
 # A stream may name this many sessions at once. There may be many connections, and each session takes memory.
@@ -48,13 +49,14 @@ class Connection:
         waiting_bytes: How many bytes wait to be decoded.
     """
 
-    def __init__(self, peer: socket.socket, source: str, feed: Feed, reader: LineReader) -> None:
+    def __init__(self, peer: socket.socket, source: str, feed: Feed, reader: LineReader, bulk: BulkLines) -> None:
         self.peer = peer
         self.source = source
         self.ending: tuple[str, str | None] | None = None
         self.heard_at = time.monotonic()
         self.waiting_bytes = 0
         self._reader = reader
+        self._bulk = bulk
         self._router = SessionRouter(feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS)
         self._waiting: deque[Block | _Shed] = deque()
         self._head: bytes | None = b""
@@ -113,7 +115,7 @@ class Connection:
         """Refuse the unfinished line, for this reason."""
         self._reader.give_up_line(reason)
 
-    def shed_bulk(self, bulk: BulkLines) -> None:
+    def shed_bulk(self) -> None:
         """Leave out the bulk among the waiting lines: at once, because that takes a fraction of decoding the rest."""
         # Blocks stand behind those that are shed already.
         waiting, blocks = self._waiting, deque[Block]()
@@ -121,7 +123,7 @@ class Connection:
             waiting.pop()
             blocks.appendleft(last)
         for block in blocks:
-            lines = self._reader.split_off_bulk(block.data, bulk, self._router.may_leave_out)
+            lines = self._reader.split_off_bulk(block.data, self._bulk, self._router.may_leave_out)
             self.waiting_bytes -= len(block.data)
             if lines:
                 self.waiting_bytes += sum(_size_of(line) for line in lines)
@@ -134,24 +136,26 @@ class Connection:
         if isinstance(first, Block):
             self._waiting.popleft()
             self.waiting_bytes -= len(first.data)
-            for item in self._reader.read_bytes(first.data):
-                self._route(item)
+            for whole in self._reader.split_bytes(first.data):
+                self._take_line(whole)
         else:
-            self._decode_lines(first.lines)
+            for _ in range(min(_TURN_LINES, len(first.lines))):
+                line = first.lines.popleft()
+                self.waiting_bytes -= _size_of(line)
+                self._take_line(line)
             if not first.lines:
                 self._waiting.popleft()
         self._router.flush()
 
-    def _decode_lines(self, lines: deque[NumberedLine | LeftOut]) -> None:
-        for _ in range(min(_TURN_LINES, len(lines))):
-            line = lines.popleft()
-            self.waiting_bytes -= _size_of(line)
-            if isinstance(line, LeftOut):
-                self._router.leave_out(line, at=self._last_arrival)
-                continue
-            item = self._reader.decode_line(line)
-            if item is not None:
-                self._route(item)
+    def _take_line(self, line: NumberedLine | LeftOut) -> None:
+        if isinstance(line, NumberedLine) and line.given_up:
+            line = self._bulk.recognise_line(line.text) or line
+        if isinstance(line, LeftOut):
+            self._router.leave_out(line, at=self._last_arrival)
+            return
+        item = self._reader.decode_line(line)
+        if item is not None:
+            self._route(item)
 
     def _route(self, item: LineResult) -> None:
         self._router.route_item(item, at=self._last_arrival)
@@ -166,7 +170,7 @@ class Connection:
     @property
     def has_sent_a_line(self) -> bool:
         """True once the peer has sent a whole line, or bytes that are still to be looked at."""
-        return self._reader.has_lines or self.is_waiting
+        return self._reader.has_lines or (self.is_waiting and self._head is None)
 
     @property
     def has_open_proof(self) -> bool:
@@ -193,20 +197,16 @@ class Connection:
         self._router.close(outcome, reason, even_if_empty=even_if_empty)
 
     def _count_rest(self) -> None:
-        for waiting in self._waiting:
-            if isinstance(waiting, Block):
-                self._leave_out(waiting.data.split(b"\n"))
-                continue
-            for line in waiting.lines:
-                if isinstance(line, LeftOut):
-                    self._router.leave_out(line)
-                else:
-                    self._leave_out([line.text])
+        self.shed_bulk()
+        counts: Counter[tuple[str, str | None]] = Counter()
+        for line in itertools.chain.from_iterable(shed.lines for shed in self._waiting if isinstance(shed, _Shed)):
+            if isinstance(line, LeftOut):
+                counts[line.kind, line.session_id] += line.lines
+            elif (kind := find_kind(line.text)) is not None:
+                counts[kind, None] += 1
         self._waiting.clear()
-
-    def _leave_out(self, lines: list[bytes]) -> None:
-        for kind, count in count_kinds(lines).items():
-            self._router.leave_out(LeftOut(kind, None, count))
+        for (kind, session_id), count in counts.items():
+            self._router.leave_out(LeftOut(kind, session_id, count), at=self._last_arrival)
 
     def hang_up(self) -> None:
         """Close the connection without taking anything from it."""

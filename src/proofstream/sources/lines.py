@@ -144,7 +144,11 @@ class LineReader:
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
         """Add the next bytes. Returns the results of the lines that they complete."""
-        return self._decode(self._splitter.split_bytes(data))
+        return self._decode(self.split_bytes(data))
+
+    def split_bytes(self, data: bytes) -> list[NumberedLine]:
+        """Add the next bytes. Returns the lines that they complete, not yet decoded."""
+        return self._splitter.split_bytes(data)
 
     def split_off_bulk(
         self, data: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]

@@ -43,7 +43,7 @@ _FIRST_LINE_WITHIN_S = 1.0
 # A peer without an open proof may have to make room for another after this silence.
 _SILENT_S = 60.0
 # How long a stop lets arrived bytes be decoded. The rest is only counted.
-_STOP_WITHIN_S = 0.5
+_STOP_WITHIN_S = 0.3
 # The interpreter lets a thread that returns from a system call wait for this long while another one computes. With its
 # default of 5 ms, each read of each connection would wait that long for every busy plugin.
 _SWITCH_S = 0.0005
@@ -182,7 +182,7 @@ class Server:
             return False
         peer.setblocking(False)
         source = f"{self._address} ({self._name_peer(name)})"
-        connection = Connection(peer, source, self._feed, self._make_reader())
+        connection = Connection(peer, source, self._feed, self._make_reader(), self._bulk)
         self._connections[connection] = None
         self._selector.register(peer, selectors.EVENT_READ, connection)
         return True
@@ -239,7 +239,7 @@ class Server:
 
     def _shed(self, connection: Connection) -> None:
         with self._weighed(connection):
-            connection.shed_bulk(self._bulk)
+            connection.shed_bulk()
 
     def _turn_away(self, connection: Connection) -> None:
         self._forget(connection)

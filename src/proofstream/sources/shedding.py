@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from proofstream.catalog import Catalog
@@ -18,7 +17,6 @@ _ENVELOPE = (
     rb'(?:"(?:origin|job_id|traceparent)":"[^"\\]*",)*"event":'
 )
 _ANY_KIND = re.compile(rb'"([A-Z][A-Za-z0-9_]*)":')
-_UNREADABLE = "Unreadable"
 
 
 class LeftOut(NamedTuple):
@@ -101,13 +99,7 @@ class BulkLines:
             return None
 
 
-def count_kinds(lines: Sequence[bytes]) -> Counter[str]:
-    """Count lines that there is no time left to decode, by the first word in them that could be a kind."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        match = _ANY_KIND.search(line)
-        if match is not None:
-            counts[match[1].decode()] += 1
-        elif line.strip():
-            counts[_UNREADABLE] += 1
-    return counts
+def find_kind(line: bytes) -> str | None:
+    """Return the first word in a line that could be a kind: a guess, for lines that there is no time left to decode."""
+    match = _ANY_KIND.search(line)
+    return None if match is None else match[1].decode()
