@@ -22,7 +22,8 @@ ROUNDS = 64
 FACTS = ("ProofStart", "LayerStart", "LayerEnd", "ProofComplete")
 DEADLINE_S = 120.0
 
-# Sends whole proofs in turns over all its connections, at a fixed rate, and measures how long its writes block.
+# Sends whole proofs in turns over all its connections, at a fixed rate. It measures how long its writes block, and how
+# late it wakes up from sleeping: so long does a busy machine keep any process waiting.
 SENDER = """
 import json, socket, sys, time
 from pathlib import Path
@@ -34,9 +35,12 @@ def connect():
     peer.connect(address)
     return peer
 connections = [connect() for _ in range(peers)]
-longest, sent, due = 0.0, 0, time.monotonic()
+longest, pause, sent, due = 0.0, 0.0, 0, time.monotonic()
 for number in range(round(per_s * seconds)):
-    time.sleep(max(0.0, due - time.monotonic()))
+    begun, early = time.monotonic(), due - time.monotonic()
+    if early > 0:
+        time.sleep(early)
+        pause = max(pause, time.monotonic() - begun - early)
     begun = time.monotonic()
     connections[number % peers].sendall(proof)
     longest = max(longest, time.monotonic() - begun)
@@ -44,7 +48,7 @@ for number in range(round(per_s * seconds)):
     due += 1 / per_s
 for connection in connections:
     connection.close()
-print(json.dumps({"proofs": sent, "longest_write_s": longest}))
+print(json.dumps({"proofs": sent, "longest_write_s": longest, "longest_pause_s": pause}))
 """
 
 
@@ -156,7 +160,10 @@ def listening(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Listen
 
 
 def overload(listening: Listening, seconds: float) -> float:
-    """Send proofs at full rate, and check what the recording holds. Returns the longest write in seconds."""
+    """Send proofs at full rate, and check what the recording holds. Returns how long a write blocked, in seconds.
+
+    The longest time that the machine kept the sender from running is taken off.
+    """
     block = proof()
     (listening.folder / "proof.jsonl").write_bytes(block)
     per_s = PEERS * EVENTS_PER_S / block.count(b"\n")
@@ -182,8 +189,8 @@ def overload(listening: Listening, seconds: float) -> float:
     assert set(lost) == {"SumcheckRound"}
     assert f"not delivered: lost before the bus: {lost['SumcheckRound']} SumcheckRound\n" in listening.log
     assert counts["SessionOpened"] == PEERS
-    longest: float = report["longest_write_s"]
-    return longest
+    blocked: float = report["longest_write_s"] - report["longest_pause_s"]
+    return blocked
 
 
 def judge(recording: Path) -> tuple[Counter[str], Counter[str]]:
@@ -208,11 +215,12 @@ def judge(recording: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def test_an_overload_of_2_seconds_costs_no_fact(listening: Listening) -> None:
-    # On a machine that runs other tests, the sender may have to wait for its own turn.
+    # Other tests may run on the machine, and two seconds are too short to see how long it keeps processes waiting.
     assert overload(listening, 2.0) < 1.0
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "listening", [["--no-console"], ["--console"], ["--console", "--otlp-file", "otlp"]], indirect=True
 )

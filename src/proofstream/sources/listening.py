@@ -27,8 +27,8 @@ MAX_CONNECTIONS = 1024
 # Descriptors that are left to plugins and the rest of the process.
 _OTHER_FILES = 128
 _FEWEST_CONNECTIONS = 16
-# As much as one connection may deliver before the others have their turn.
-_READ_BYTES = 128 * 1024
+# As much as one connection may deliver before the others have their turn: all that waits in a Unix socket on Linux.
+_READ_BYTES = 256 * 1024
 # How often an idle loop checks whether to stop, and a paused listener whether to go on.
 _LOOK_UP_S = 0.2
 # How long lines are decoded before arrived bytes are read again. Reading comes first: a write must not wait, and lines
