@@ -1,11 +1,13 @@
-"""The parts of the intake: the wakeup and the counts by kind."""
+"""The parts of the intake: the wakeup, the counts by kind, the room for facts and the gaps."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from proofstream.intake import KindCounts, Wakeup
+from proofstream import EventsLost, Log, LogLevel, ProofAborted
+from proofstream.intake import HARD_FACTOR, Gap, Intake, KindCounts, Wakeup
+from proofstream.session import NoSession
 
 
 def test_wakeup_wakes_a_waiter_and_is_used_up() -> None:
@@ -54,3 +56,36 @@ def test_no_count_is_lost_between_threads() -> None:
         total += counts.take_counts().get("Log", 0)
     total += counts.take_counts().get("Log", 0)
     assert total == 80_000
+
+
+def test_a_full_intake_has_room_for_facts_only() -> None:
+    intake, sender = Intake(capacity=2, clock=lambda: 0), NoSession()
+    fact = ProofAborted(reason="x")
+    bulk, warning = (Log(level=level, message="x") for level in (LogLevel.Info, LogLevel.Warn))
+    assert intake.has_room_for(bulk)
+    for _ in range(2):
+        intake.append_item(sender, bulk)
+    assert [intake.has_room_for(event) for event in (bulk, fact, warning, "no event")] == [False, True, True, False]
+    while len(intake.items) < 2 * HARD_FACTOR:
+        intake.append_item(sender, fact)
+    assert not intake.has_room_for(fact)
+
+
+def test_the_lag_is_the_age_of_the_oldest_item() -> None:
+    now = 0
+    intake = Intake(capacity=2, clock=lambda: now)
+    assert intake.lag_s == 0.0
+    intake.append_item(NoSession(), ProofAborted(reason="x"))
+    now = 1_500_000_000
+    intake.append_item(NoSession(), ProofAborted(reason="x"))
+    assert intake.lag_s == 1.5
+
+
+def test_a_gap_grows_until_it_is_reported() -> None:
+    noted: dict[str, int] = {}
+    gap = Gap(noted.__setitem__)
+    assert gap.widen({"Log": 1})
+    assert gap.widen({"Log": 2, "GpuStatus": 1})
+    assert gap.report() == EventsLost(where="intake", counts={"Log": 3, "GpuStatus": 1})
+    assert noted == {"Log": 3, "GpuStatus": 1}
+    assert not gap.widen({"Log": 1})

@@ -100,6 +100,6 @@ class BulkLines:
 
 
 def find_kind(line: bytes) -> str | None:
-    """Return the first word in a line that could be a kind: a guess, for lines that there is no time left to decode."""
+    """Return the first word in a line that could be a kind: a guess, where no time is left to decode."""
     match = _ANY_KIND.search(line)
     return None if match is None else match[1].decode()

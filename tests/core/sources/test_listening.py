@@ -1,4 +1,4 @@
-"""The one thread that serves all connections: who is let in, who makes room, and what is left out under pressure."""
+"""The one thread that serves all connections: which are let in, which make room, what is left out under pressure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 from proofstream.events import is_sheddable
 from proofstream.sources import listening
-from proofstream.testing import read_stream
+from proofstream.sources.complaints import Complaints
+from proofstream.testing import FixedClock, read_stream
 
 WIRE = Path(__file__).parents[2] / "data" / "wire" / "smollm2-135m-cpu.jsonl"
 LINES = WIRE.read_bytes().splitlines(keepends=True)
@@ -162,6 +163,18 @@ def test_a_stream_may_name_64_sessions_at_once(running: Any, eventually: Any) ->
     reason = "more than 64 sessions are open in this stream"
     assert running.feed.sessions[0].closed == [("lost", reason)]
     assert [session.session_id for session in running.feed.sessions] == [f"s{number}" for number in range(200)]
+
+
+def test_a_complaint_is_shown_once_a_minute_with_its_count() -> None:
+    shown: list[str] = []
+    clock = FixedClock(0)
+    complaints = Complaints(shown.append, clock=lambda: clock.now / 1e9)
+    for _ in range(200):
+        clock.advance(1.0)
+        complaints.complain("full")
+        complaints.show_due()
+    complaints.show_due(at_end=True)
+    assert shown == ["full", "full (60 more)", "full (60 more)", "full (60 more)", "full (19 more)"]
 
 
 # Pressure
