@@ -10,6 +10,7 @@ from proofstream.errors import UsageError
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened, kind_of
 from proofstream.host import Host
 from proofstream.intake import HARD_FACTOR, Gap, Posted
+from proofstream.lanes import queue_bounds
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
 
@@ -80,10 +81,10 @@ class HostFeed:
 
     def _lane_room_used(self) -> float:
         """Return how much of its room the fullest lane uses, from 0 to 1, of those that are waited for."""
-        settings = self.host.settings
-        events, size = HARD_FACTOR * settings.lane_capacity, settings.memory_bytes // 2
+        bounds = queue_bounds(self.host.settings)
+        most = HARD_FACTOR * bounds.capacity
         lanes = [lane for lane in self.host.lanes if lane.holds]
-        return max((max(lane.depth / events, lane.queue.waiting_bytes / size) for lane in lanes), default=0.0)
+        return max((max(lane.depth / most, lane.queue.waiting_bytes / bounds.max_bytes) for lane in lanes), default=0.0)
 
     @property
     def backlog_bytes(self) -> int:

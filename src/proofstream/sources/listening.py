@@ -35,9 +35,9 @@ _LOOK_UP_S = 0.2
 # can. Once they fill half of the budget, decoding gets as much time as reading, but no more than a write may wait.
 _SLICE_S = 0.01
 _LONGEST_SLICE_S = 0.04
-# Bulk is left out above this many undecoded bytes, and until a quarter of them is left. So much is decoded in well
-# under a second.
-_SHED_ABOVE_BYTES = 4 * 2**20
+# Bulk is left out once undecoded bytes fill this share of the budget, and until a quarter of them is left. A smaller
+# burst costs nothing, and after a larger one, facts are still decoded within about a second.
+_SHED_ABOVE = 1 / 4
 # A peer has this long to send its first line before it may have to make room for another.
 _FIRST_LINE_WITHIN_S = 1.0
 # A peer without an open proof may have to make room for another after this silence.
@@ -268,9 +268,10 @@ class Server:
                 return
 
     def _must_shed(self) -> bool:
-        if self._waiting_bytes > _SHED_ABOVE_BYTES:
+        bound = self._feed.backlog_bytes * _SHED_ABOVE
+        if self._waiting_bytes > bound:
             self._is_behind = True
-        elif self._waiting_bytes < _SHED_ABOVE_BYTES // 4:
+        elif self._waiting_bytes < bound / 4:
             self._is_behind = False
         return self._is_behind or self._feed.overloaded
 
