@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, PRODUCER, memory_of
 from proofstream.errors import UsageError
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened, kind_of
@@ -60,10 +61,10 @@ class HostFeed:
         as_recorded = self.host.keep_as_recorded(session)
         return HostSessionFeed(self, session, (time_source, opened_at), as_recorded=as_recorded)
 
-    def note_loss(self, kind: str, count: int) -> None:
-        """Count events that did not reach the bus. Only for the bus's thread, which counts without a lock."""
-        lost = self.host.bus.lost_at_intake
-        lost[kind] = lost.get(kind, 0) + count
+    def count_gap(self, gap: Gap) -> None:
+        """Close a gap and count what it lacks. Only for the bus's thread, which counts without a lock."""
+        for kind, count in gap.close().items():
+            count_kind(self.host.bus.lost_at_intake, kind, count)
 
     @property
     def overloaded(self) -> bool:
@@ -168,10 +169,16 @@ class HostSessionFeed:
         """See `contracts.SessionFeed`."""
         if self._gap is not None and self._gap.widen(counts):
             return
-        self._gap = Gap(self._feed.note_loss)
-        self._gap.widen(counts)
-        # At the time of the event before it: a later time could be after that of the event that follows.
-        self._intake.append_item(self._session, Posted(make=self._gap.report, origin=HOST, at_latest=True))
+        self._gap = gap = Gap()
+        gap.widen(counts)
+        posted = Posted(
+            make=gap.event,
+            origin=HOST,
+            # Of the event before it: a later time could be after that of the event that follows.
+            at_latest=True,
+            on_taken=functools.partial(self._feed.count_gap, gap),
+        )
+        self._intake.append_item(self._session, posted)
 
     def emit(self, event: ProofEvent) -> None:
         """See `contracts.SessionFeed`."""

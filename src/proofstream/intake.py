@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from proofstream.counts import count_kind
 from proofstream.envelopes import NO_CAPTURES, PRODUCER
 from proofstream.events import EventsLost, ProofEvent, is_sheddable
 from proofstream.wire import Decoded
@@ -99,18 +100,13 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Gap:
-    """A place in a session where events are missing. It stands in the intake, and grows until the bus reaches it.
+    """A place in a session where events are missing. It stands in the intake, and grows until the bus reaches it."""
 
-    Args:
-        note_loss: Called on the bus's thread, once for each kind, with the kind and its count.
-    """
+    __slots__ = ("_counts", "_lock", "_reached")
 
-    __slots__ = ("_counts", "_lock", "_note_loss", "_reached")
-
-    def __init__(self, note_loss: Callable[[str, int], None]) -> None:
+    def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._note_loss = note_loss
         self._reached = False
 
     def widen(self, counts: Mapping[str, int]) -> bool:
@@ -119,15 +115,17 @@ class Gap:
             if self._reached:
                 return False
             for kind, count in counts.items():
-                self._counts[kind] = self._counts.get(kind, 0) + count
+                count_kind(self._counts, kind, count)
             return True
 
-    def report(self) -> EventsLost:
-        """Close the gap and return the event that takes its place."""
+    def close(self) -> Mapping[str, int]:
+        """End the gap. Returns the counts by kind."""
         with self._lock:
             self._reached = True
-        for kind, count in self._counts.items():
-            self._note_loss(kind, count)
+        return self._counts
+
+    def event(self) -> EventsLost:
+        """Return the event that takes the place of a closed gap."""
         return EventsLost(where="intake", counts=self._counts)
 
 

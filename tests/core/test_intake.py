@@ -82,10 +82,9 @@ def test_the_lag_is_the_age_of_the_oldest_item() -> None:
 
 
 def test_a_gap_grows_until_it_is_reported() -> None:
-    noted: dict[str, int] = {}
-    gap = Gap(noted.__setitem__)
+    gap = Gap()
     assert gap.widen({"Log": 1})
     assert gap.widen({"Log": 2, "GpuStatus": 1})
-    assert gap.report() == EventsLost(where="intake", counts={"Log": 3, "GpuStatus": 1})
-    assert noted == {"Log": 3, "GpuStatus": 1}
+    assert gap.close() == {"Log": 3, "GpuStatus": 1}
+    assert gap.event() == EventsLost(where="intake", counts={"Log": 3, "GpuStatus": 1})
     assert not gap.widen({"Log": 1})
