@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from proofstream.counts import count_kind
@@ -11,7 +12,6 @@ from proofstream.errors import UsageError
 from proofstream.events import ProofEvent, SessionClosed, SessionOpened, kind_of
 from proofstream.host import Host
 from proofstream.intake import HARD_FACTOR, Gap, Posted
-from proofstream.lanes import queue_bounds
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
 
@@ -41,6 +41,7 @@ class HostFeed:
         self._tell = tell
         self.stopping = False
         self.interrupted: str | None = None
+        self._counting = threading.Lock()  # a source may deliver on several threads
 
     def open_session(
         self,
@@ -61,6 +62,11 @@ class HostFeed:
         as_recorded = self.host.keep_as_recorded(session)
         return HostSessionFeed(self, session, (time_source, opened_at), as_recorded=as_recorded)
 
+    def count_bytes(self, size: int) -> None:
+        """Count the memory of events that enter without passing the gate, or, below 0, of those that had no room."""
+        with self._counting:
+            self.host.bus.gate.admitted_bytes += size
+
     def count_gap(self, gap: Gap) -> None:
         """Close a gap and count what it lacks. Only for the bus's thread, which counts without a lock."""
         for kind, count in gap.close().items():
@@ -69,23 +75,28 @@ class HostFeed:
     @property
     def overloaded(self) -> bool:
         """See `contracts.Feed`."""
-        intake = self.host.intake
+        host = self.host
         # A lane sheds bulk by itself, so one slow plugin does not cost the others theirs. But once facts have filled
         # half of the room that is kept for them, they are worth more.
-        return len(intake.items) >= intake.capacity // 2 or intake.lag_s > _LATE_S or self._lane_room_used() > 1 / 2
+        return (
+            len(host.intake.items) >= host.intake.capacity // 2
+            or host.intake.lag_s > _LATE_S
+            or host.bus.backlog_bytes > host.settings.memory_bytes // 4
+            or self._lane_events() > HARD_FACTOR // 2 * host.settings.lane_capacity
+        )
 
     @property
     def congested(self) -> bool:
         """See `contracts.Feed`."""
-        intake = self.host.intake
-        return len(intake.items) >= intake.capacity or self._lane_room_used() > 3 / 4
+        host = self.host
+        return (
+            len(host.intake.items) >= host.intake.capacity
+            or host.bus.backlog_bytes > host.settings.memory_bytes * 3 // 8
+            or self._lane_events() > HARD_FACTOR * 3 // 4 * host.settings.lane_capacity
+        )
 
-    def _lane_room_used(self) -> float:
-        """Return how much of its room the fullest lane uses, from 0 to 1, of those that are waited for."""
-        bounds = queue_bounds(self.host.settings)
-        most = HARD_FACTOR * bounds.capacity
-        lanes = [lane for lane in self.host.lanes if lane.holds]
-        return max((max(lane.depth / most, lane.queue.waiting_bytes / bounds.max_bytes) for lane in lanes), default=0.0)
+    def _lane_events(self) -> int:
+        return max((lane.depth for lane in self.host.lanes if lane.holds), default=0)
 
     @property
     def backlog_bytes(self) -> int:
@@ -148,6 +159,8 @@ class HostSessionFeed:
                     piece, functools.partial(self._put, piece), stopping=lambda: self._feed.stopping
                 )
         else:
+            # Before they enter: otherwise the bus might pass them first, and the sum would be too small meanwhile.
+            self._feed.count_bytes(sum(memory_of(decoded.raw) for decoded in chunk))
             self._put(chunk)
         self._intake.wakeup.set()
 
@@ -163,6 +176,7 @@ class HostSessionFeed:
                 self._gap = None
                 intake.items.append((now, session, decoded))
             else:
+                self._feed.count_bytes(-memory_of(decoded.raw))
                 self.drop_bulk({kind_of(decoded.event): 1})
 
     def drop_bulk(self, counts: Mapping[str, int]) -> None:
