@@ -858,6 +858,35 @@ def test_a_gap_in_what_a_source_delivers_stands_in_its_place(make_host: MakeHost
     assert times == sorted(times)
 
 
+def test_a_feed_says_when_bulk_and_when_facts_have_little_chance(make_host: MakeHost) -> None:
+    host = make_host(RecordingPlugin(), start=False, intake_capacity=10)
+    feed = HostFeed(host, waits=False, tell=print)
+    session = feed.open_session(source="socket", time_source="arrival")
+    assert (feed.overloaded, feed.congested) == (False, False)
+    session.deliver([decoded(layer_end(number)) for number in range(5)])
+    assert (feed.overloaded, feed.congested) == (True, False)
+    session.deliver([decoded(layer_end(number)) for number in range(5)])
+    assert (feed.overloaded, feed.congested) == (True, True)
+    host.start()
+    assert host.flush(10.0)
+    assert (feed.overloaded, feed.congested) == (False, False)
+
+
+def test_a_feed_counts_bytes_too(make_host: MakeHost) -> None:
+    host = make_host(RecordingPlugin(), start=False, memory_bytes=2**20, intake_capacity=100)
+    feed = HostFeed(host, waits=False, tell=print)
+    assert feed.backlog_bytes == 2**18
+    session = feed.open_session(source="socket", time_source="arrival")
+    session.deliver([decoded(note("x" * 70_000))])
+    assert (feed.overloaded, feed.congested) == (True, False)
+    session.deliver([decoded(note("x" * 70_000))])
+    assert (feed.overloaded, feed.congested) == (True, True)
+    host.start()
+    assert host.flush(10.0)
+    assert (feed.overloaded, feed.congested) == (False, False)
+    assert host.bus.backlog_bytes == 0
+
+
 def test_a_loss_stands_in_front_of_the_sessions_end(make_host: MakeHost) -> None:
     plugin = RecordingPlugin()
     host = make_host(plugin, start=False, intake_capacity=5)
