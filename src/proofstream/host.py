@@ -312,7 +312,7 @@ class Host:
             catalog=self.registry.catalog,
             new_sender=self._sender_of,
             sessions=self.sessions,
-            on_ended=self.retired.add_session,
+            on_retired=self.retired.add_session,
         )
 
     def _sender_of(self, plugin: str, session_id: str | None) -> Session:

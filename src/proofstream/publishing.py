@@ -34,7 +34,7 @@ class Publisher:
         catalog: The declared kinds.
         new_sender: Makes a sender for a session id; None stands for the host's own session.
         sessions: The open sessions by id.
-        on_ended: Takes a sender that posts into a session that has ended, because the bus may still refuse its events.
+        on_retired: Takes each sender, because the bus may refuse its events later.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Publisher:
         catalog: Catalog,
         new_sender: Callable[[str, str | None], Session],
         sessions: Mapping[str, Session],
-        on_ended: Callable[[Session], None],
+        on_retired: Callable[[Session], None],
     ) -> None:
         self.flooded: dict[str, int] = {}
         self.sender: Session = new_sender(name, None)
@@ -54,14 +54,15 @@ class Publisher:
         self._catalog = catalog
         self._new_sender = new_sender
         self._sessions = sessions
-        self._on_ended = on_ended
+        self._on_retired = on_retired
         self._lock = threading.Lock()
         self._waiting = 0
+        self._latest: Session | None = None
         self._unsaid: dict[str, int] = {}
 
     def publish(self, event: ProofEvent) -> None:
         """Publish one event: in the only open session, or in the host's own. Any thread; never waits."""
-        self._post(self._only_session(), event, (self._name,))
+        self._post(self._sender_now(), event, (self._name,))
 
     def publish_returned(self, batch: Batch, events: Sequence[ProofEvent]) -> None:
         """Publish what the plugin returned for a batch, in that batch's session, or for a tick. Waits for room.
@@ -69,24 +70,25 @@ class Publisher:
         Only the plugin's own lane calls this, so only its own queue grows while it waits.
         """
         lineage = (*batch[0].lineage, self._name) if batch else (self._name,)
-        sender = self._session_of(batch[-1].session_id) if batch else self._only_session()
+        sender = self._sender_for(batch[-1].session_id) if batch else self._sender_now()
         at = batch[-1].time_unix_nano if batch else None
         for event in events:
             if not self._has_room:
                 wait_until(lambda: self._has_room, deadline=time.monotonic() + _WAIT_S)
             self._post(sender, event, lineage, at)
 
-    def _only_session(self) -> Session:
-        sessions = list(self._sessions.values())
-        return sessions[0] if len(sessions) == 1 else self.sender
+    def _sender_now(self) -> Session:
+        session_ids = list(self._sessions)
+        return self._sender_for(session_ids[0]) if len(session_ids) == 1 else self.sender
 
-    def _session_of(self, session_id: str) -> Session:
-        sender = self._sessions.get(session_id)
-        if sender is None:  # the batch held the end of the session
-            sender = self._new_sender(self._name, session_id)
-            sender.dropped = self.sender.dropped  # the bus reads the drops of that one
-            self._on_ended(sender)
-        return sender
+    def _sender_for(self, session_id: str) -> Session:
+        """Return a sender into a session, which may have ended: the producer's own would then drop the events."""
+        latest = self._latest
+        if latest is None or latest.session_id != session_id:
+            self._latest = latest = self._new_sender(self._name, session_id)
+            latest.dropped = self.sender.dropped  # the bus reads the drops of that one
+            self._on_retired(latest)
+        return latest
 
     @property
     def _has_room(self) -> bool:
