@@ -60,8 +60,8 @@ def watch_host(host: OpenHost) -> None:
         _register_early()
     # Exit handlers run last in, first out. Registered again for each host, ours runs before those of libraries that
     # earlier plugins imported, so those are still there when plugins finish.
-    atexit.unregister(_close_all)
-    atexit.register(_close_all)
+    atexit.unregister(close_hosts)
+    atexit.register(close_hosts)
 
 
 def forget_host(host: OpenHost) -> None:
@@ -96,7 +96,7 @@ def _when_main_ends() -> None:
             most_s = max(host.close_timeout_s for host in hosts)
             wait_until(lambda: all(host.is_at_rest for host in hosts), deadline=time.monotonic() + most_s)
         if wait_until(_is_alone, deadline=time.monotonic() + _LAST_TASKS_S):
-            _close_all()
+            close_hosts()
 
 
 def _is_alone() -> bool:
@@ -107,16 +107,16 @@ def _is_alone() -> bool:
 
 
 def _is_idle_worker(thread: threading.Thread) -> bool:
-    """Return whether the thread belongs to a thread pool and waits for a task: `_close_all` may be what ends it."""
+    """Return whether the thread belongs to a thread pool and waits for a task: `close_hosts` may be what ends it."""
     pools = sys.modules.get("concurrent.futures.thread")
     queue = getattr(pools, "_threads_queues", {}).get(thread)
     code = getattr(getattr(pools, "_worker", None), "__code__", None)
-    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, in spite of its name
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented
     # The task would be called by `_worker`, and so be the innermost frame.
     return queue is not None and queue.empty() and frame is not None and frame.f_code is code
 
 
-def _close_all() -> None:
+def close_hosts() -> None:
     """Close the hosts that are still open, all at the same time."""
     hosts = list(_hosts)
     for host in hosts:

@@ -273,7 +273,7 @@ def test_a_ctrl_c_at_any_instruction_of_close_costs_nothing(stride: int) -> None
             interrupted += 1
         finally:
             sys.settrace(None)
-        exits._close_all()  # as at exit
+        exits.close_hosts()  # as at exit
         assert session.is_closed
         assert plugin.unconfigured
         assert plugin.kinds.count("SessionClosed") == 1, f"interrupted after {opcodes} instructions"
@@ -414,7 +414,10 @@ with observed(Forking()) as session:
 def test_a_host_whose_end_takes_too_long_lets_its_caller_go(monkeypatch: pytest.MonkeyPatch) -> None:
     from proofstream import host
 
-    monkeypatch.setattr(host.Host, "_stop", lambda *_: time.sleep(4.0))
+    def stop(_host: host.Host, _report: object) -> None:
+        time.sleep(4.0)
+
+    monkeypatch.setattr(host.Host, "_stop", stop)
     session = open_session(plugins=[RecordingPlugin()])
     started = time.monotonic()
     session.close(0.1)
