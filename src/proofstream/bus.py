@@ -21,6 +21,8 @@ TICK_S = 0.5
 """How often the bus checks on the lanes."""
 # Items per round. Few enough that ticks stay on time and lanes get the start of a burst early.
 _DRAIN = 1024
+# A round of large events ends here: they are encoded, decoded and held all at once.
+_ROUND_BYTES = 8 * 2**20
 # How long `stop` lets the current round finish after its timeout.
 _LAST_ROUND_S = 0.5
 
@@ -195,22 +197,12 @@ class Bus:
             self.first_fault = describe(error)
 
     def _drain(self) -> bool:
-        items = self._intake.items
-        count = min(_DRAIN, len(items))
+        count = min(_DRAIN, len(self._intake.items))
         if not count and not self._intake.overflowed:
             return False
         # Set before the first item is taken: the backlog must never look empty while items are between the two.
         self._in_flight = count
-        envelopes: list[Envelope] = []
-        passed_bytes = 0
-        for _ in range(count):
-            item = items.popleft()
-            passed_bytes += memory_of(item[2].raw) if isinstance(item[2], Decoded) else 0
-            try:
-                self._pass(item, envelopes)
-            except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
-                self._fault(error)
-                self._lose(_kind_of(item[2]))
+        envelopes, size, admitted = self._take_round(count)
         if self._intake.overflowed:
             # Cleared before the counts are read: a drop in between sets it again, and the next round reports it.
             self._intake.overflowed = False
@@ -220,22 +212,43 @@ class Bus:
             for lane in self._lanes:
                 lane.feed(envelopes)
         finally:
-            self._passed_bytes += passed_bytes
+            self._passed_bytes += admitted
             self._in_flight = 0
+        if envelopes and self._intake.fit_to(size // len(envelopes)):
+            for sender in list(self._senders):
+                sender.fit_to_intake()
         return True
 
-    def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> None:
+    def _take_round(self, count: int) -> tuple[list[Envelope], int, int]:
+        """Take up to `count` items; return their envelopes, the memory of these, and the memory that the gate admitted."""
+        items = self._intake.items
+        envelopes: list[Envelope] = []
+        size = admitted = 0
+        for _ in range(count):
+            if size > _ROUND_BYTES:
+                break
+            item = items.popleft()
+            admitted += memory_of(item[2].raw) if isinstance(item[2], Decoded) else 0
+            try:
+                size += self._pass(item, envelopes)
+            except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
+                self._fault(error)
+                self._lose(_kind_of(item[2]))
+        return envelopes, size, admitted
+
+    def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> int:
+        """Check and number one item, and add it to the envelopes. Return its memory in bytes, or 0 if it is dropped."""
         monotonic_ns, sender, what = item
         if isinstance(what, Posted) and what.on_taken is not None:
             what.on_taken()
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose(_kind_of(what))  # emitted by another thread while the session was being closed
-            return
+            return 0
         try:
             decoded = what if isinstance(what, Decoded) else self._checked(what)
         except WireError as error:
             sender.refuse_event(_kind_of(what), str(error))
-            return
+            return 0
         is_end = isinstance(decoded.event, SessionClosed)
         if is_end:
             # Before the end gets its number: the losses belong in front of it, and numbers only ever increase.
@@ -246,6 +259,7 @@ class Bus:
             sender.ended = isinstance(what, Posted)  # a recorded session may continue after its recorded end
         sender.seen(envelope.time_unix_nano)
         envelopes.append(envelope)
+        return envelope.memory_bytes
 
     def _checked(self, what: ProofEvent | Posted) -> Decoded:
         return check_event(what.now() if isinstance(what, Posted) else what, self._decoder)

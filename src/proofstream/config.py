@@ -54,8 +54,8 @@ class HostSettings(BaseModel):
         strict: End the run when a plugin fails.
         intake_capacity: Events that may wait for the bus.
         lane_capacity: Events that may wait for one plugin before bulk events are dropped.
-        memory_bytes: About how much memory waiting events may take in all: one half for the plugins' queues, a quarter
-            each for the intake and for what connections have sent and is not decoded.
+        memory_bytes: About how much memory waiting events may take in all: one half before the bus, where connections
+            may fill half with bytes that are not decoded, and one half in the plugins' queues.
         configure_timeout_s: How long requested plugins may take to get ready.
         close_timeout_s: How long plugins may take to finish.
         progress_timeout_s: How long to wait, at the end of a file, for a plugin that makes no progress.

@@ -84,7 +84,9 @@ class Host:
         self._config = config
         self._tell = _log_line if tell is None else tell
         self._traceback_hint = traceback_hint
-        self.intake: Intake = Intake(capacity=self.settings.intake_capacity, clock=clock)
+        self.intake: Intake = Intake(
+            capacity=self.settings.intake_capacity, clock=clock, max_bytes=self.settings.memory_bytes // 2
+        )
         self._own_session = Session(
             intake=self.intake,
             owner=self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,13 +16,16 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from proofstream.counts import count_kind
+from proofstream.counts import MOST_KINDS, OTHER_KINDS, count_kind
 from proofstream.envelopes import NO_CAPTURES, PRODUCER
 from proofstream.events import EventsLost, ProofEvent, is_sheddable
 from proofstream.wire import Decoded
 
 HARD_FACTOR = 16
 """A queue holds at most this many times its capacity, whatever the events are. Above its capacity only facts enter."""
+
+# However large events are, this many may wait: what a proof of large events has to say about itself.
+_FEWEST = 64
 
 
 class Wakeup:
@@ -63,6 +67,7 @@ class KindCounts:
         """Count one event."""
         counter = self._counters.get(kind)
         if counter is None:
+            kind = kind if len(self._counters) < MOST_KINDS else OTHER_KINDS
             # setdefault, so that two threads that meet a kind at the same time share one counter.
             counter = self._counters.setdefault(kind, itertools.count())
         next(counter)
@@ -146,6 +151,10 @@ class EventSender(Protocol):
         """Remember the time of the latest event."""
         ...
 
+    def fit_to_intake(self) -> None:
+        """Read the intake's capacity again."""
+        ...
+
 
 IntakeItem: TypeAlias = tuple[int, EventSender, ProofEvent | Posted | Decoded]
 """Arrival on the monotonic clock in nanoseconds, the session, and the event."""
@@ -158,18 +167,34 @@ class Intake:
 
     Attributes:
         items: The deque. Producers append on the right, the bus takes from the left.
-        capacity: How many items fit before only facts do.
+        capacity: How many items fit now before only facts do: as many as was configured, or fewer while they are large.
+        hard_capacity: How many items fit now at most.
         clock: Returns monotonic nanoseconds.
         overflowed: Set when an event was dropped. The bus then clears it and reads the sessions' counts.
         listening: False while no plugin would receive an event.
         wakeup: Wakes the bus.
     """
 
-    __slots__ = ("capacity", "clock", "items", "listening", "overflowed", "wakeup")
+    __slots__ = (
+        "_max_bytes",
+        "_mean_bytes",
+        "_most",
+        "capacity",
+        "clock",
+        "hard_capacity",
+        "items",
+        "listening",
+        "overflowed",
+        "wakeup",
+    )
 
-    def __init__(self, *, capacity: int, clock: Callable[[], int]) -> None:
+    def __init__(self, *, capacity: int, clock: Callable[[], int], max_bytes: int = sys.maxsize) -> None:
         self.items: deque[IntakeItem] = deque()
         self.capacity: int = capacity
+        self.hard_capacity: int = HARD_FACTOR * capacity
+        self._most = capacity
+        self._max_bytes = max_bytes
+        self._mean_bytes = 1
         self.clock: Callable[[], int] = clock
         self.overflowed: bool = False
         self.listening: bool = True
@@ -189,8 +214,33 @@ class Intake:
         depth = len(self.items)
         if depth < self.capacity:
             return True
-        return depth < HARD_FACTOR * self.capacity and isinstance(event, ProofEvent) and not is_sheddable(event)
+        return depth < self.hard_capacity and isinstance(event, ProofEvent) and not is_sheddable(event)
+
+    def fit_to(self, mean_bytes: int) -> bool:
+        """Adapt the capacities to the size of the latest events. Return whether they changed.
+
+        An event made in Python has no size until the bus encodes it, and `emit` has no time to estimate one. So the
+        number of events is bounded by the mean size of those before: the latest if they are large, else a slow mean.
+
+        Args:
+            mean_bytes: The mean memory of the events of one round.
+        """
+        self._mean_bytes = max(1, mean_bytes, self._mean_bytes * 15 // 16)
+        fitting = max(_FEWEST, self._max_bytes // self._mean_bytes)
+        capacity, hard = min(self._most, fitting * 3 // 4), min(HARD_FACTOR * self._most, fitting)
+        # Small changes are not worth the visit to every session.
+        if (
+            abs(capacity - self.capacity) * 8 <= self.capacity
+            and abs(hard - self.hard_capacity) * 8 <= self.hard_capacity
+        ):
+            return False
+        self.capacity, self.hard_capacity = capacity, hard
+        return True
 
     def append_item(self, sender: EventSender, what: ProofEvent | Posted | Decoded) -> None:
         """Append one item regardless of the bound. Only for rare items that must not be lost."""
         self.items.append((self.clock(), sender, what))
+
+
+def _is_close(one: int, other: int) -> bool:
+    return abs(one - other) * 8 <= other

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, Batch, Envelope
 from proofstream.events import EventsLost, PluginHealth, is_sheddable
+from proofstream.intake import HARD_FACTOR
 from proofstream.wire import encode_event
 
 BATCH_SIZE = 512
-HARD_FACTOR = 16
-"""Facts are dropped only above this many times a queue's capacity."""
 
 # A batch of large events ends here, so that a plugin sees a heat map of 1 MB soon, and not 511 of its like beside it.
 _BATCH_BYTES = 4 * 2**20

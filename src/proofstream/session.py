@@ -228,6 +228,12 @@ class Session:
         """Remember the time of the latest event."""
         self.last_time_unix_nano = time_unix_nano
 
+    def fit_to_intake(self) -> None:
+        """Adopt the intake's capacity, which has changed. Only the bus's thread calls this."""
+        self._capacity = self._intake.capacity
+        if self._closed:  # looked at last: another thread may have closed the session meanwhile
+            self._capacity = _ALWAYS_FULL
+
     def detach(self) -> None:
         """Disable the session in a forked child, which has no bus thread to read its events."""
         self._closed = True

@@ -242,3 +242,26 @@ def test_a_replay_of_large_heat_maps_loses_nothing_and_stays_within_its_bytes(
     assert _kinds(slow.envelopes).count("AttentionHeatmap") == 400
     assert 0 < highest <= 32 * 2**20 // 16 + 2**21
     assert host.bus.backlog_bytes == 0
+
+
+def test_a_python_prover_of_large_events_does_not_fill_the_memory(make_host: Callable[..., Host]) -> None:
+    watcher = RecordingPlugin("watcher")
+    host = make_host(watcher, memory_bytes=16 * 2**20)
+    session = host.new_session(source="prover")
+    most = emitted = 0
+    deadline = time.monotonic() + 3
+    with session.proof(num_layers=1):
+        while time.monotonic() < deadline:
+            scores = [float(emitted)] * 4096  # each event has its own list, as a prover's has
+            session.emit(AttentionHeatmap(layer_idx=0, head_idx=0, num_heads=1, seq_len=64, scores=scores))
+            emitted += 1
+            if emitted > 200:  # by then the bus has seen how large they are
+                most = max(most, len(host.intake.items))
+    host.flush(60)
+    host.close()
+    at_intake, in_lane = host.bus.lost_at_intake, host.lanes[0].queue.dropped
+    lost = at_intake.get("AttentionHeatmap", 0) + in_lane.get("AttentionHeatmap", 0)
+    kinds = _kinds(watcher.envelopes)
+    assert most <= 16 * 2**20 // 2 // (4 * 4096) + 1024
+    assert kinds.count("AttentionHeatmap") + lost == emitted
+    assert kinds.count("ProofStart") == kinds.count("ProofComplete") == 1

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 from proofstream import EventsLost, Log, LogLevel, ProofAborted
 from proofstream.intake import HARD_FACTOR, Gap, Intake, KindCounts, Wakeup
-from proofstream.session import NoSession
+from proofstream.session import NoSession, Session
+
+
+class NoOwner:
+    """An owner that does nothing."""
+
+    def capture(self) -> Mapping[str, object]:
+        return {}
+
+    def flush(self, timeout_s: float) -> bool:
+        return True
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+        return None
 
 
 def test_wakeup_wakes_a_waiter_and_is_used_up() -> None:
@@ -88,3 +102,44 @@ def test_a_gap_grows_until_it_is_reported() -> None:
     assert gap.close() == {"Log": 3, "GpuStatus": 1}
     assert gap.event() == EventsLost(where="intake", counts={"Log": 3, "GpuStatus": 1})
     assert not gap.widen({"Log": 1})
+
+
+def test_an_intake_of_large_events_holds_fewer_and_recovers() -> None:
+    intake = Intake(capacity=1000, clock=time.monotonic_ns, max_bytes=1_000_000)
+    assert intake.fit_to(100)
+    assert (intake.capacity, intake.hard_capacity) == (1000, 10_000)
+    assert intake.fit_to(10_000)
+    assert (intake.capacity, intake.hard_capacity) == (75, 100)
+    for _ in range(100):
+        intake.fit_to(100)
+    assert intake.capacity == 1000
+
+
+def test_an_intake_always_has_room_for_a_few_events() -> None:
+    intake = Intake(capacity=1000, clock=time.monotonic_ns, max_bytes=1_000_000)
+    intake.fit_to(10**9)
+    assert (intake.capacity, intake.hard_capacity) == (48, 64)
+
+
+def test_a_session_adopts_the_intakes_capacity_unless_it_is_closed() -> None:
+    intake = Intake(capacity=1000, clock=time.monotonic_ns, max_bytes=1_000_000)
+    session = Session(intake=intake, owner=NoOwner(), source="s")
+    closed = Session(intake=intake, owner=NoOwner(), source="s")
+    closed.send_end("ended", None)
+    before = len(intake.items)
+    intake.fit_to(10**9)
+    for each in (session, closed):
+        each.fit_to_intake()
+        for _ in range(100):
+            each.emit(Log(level=LogLevel.Debug, message="bulk"))
+    assert len(intake.items) == 48
+    assert before == 1
+
+
+def test_counted_kinds_are_bounded() -> None:
+    counts = KindCounts()
+    for number in range(1000):
+        counts.count_event(f"Kind{number}")
+    fresh = counts.take_counts()
+    assert len(fresh) <= 65
+    assert sum(fresh.values()) == 1000

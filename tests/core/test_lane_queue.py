@@ -6,7 +6,8 @@ import pytest
 
 from proofstream import HOST, PRODUCER, Envelope, EventsLost, Log, LogLevel, PluginHealth, ProofEvent, UnknownEvent
 from proofstream.events import AttentionHeatmap
-from proofstream.lane_queue import HARD_FACTOR, LaneQueue, QueueBounds
+from proofstream.intake import HARD_FACTOR
+from proofstream.lane_queue import LaneQueue, QueueBounds
 from proofstream.wire import encode_event
 
 _BULK = AttentionHeatmap(layer_idx=0, head_idx=0, num_heads=1, seq_len=1, scores=[0.5])

@@ -10,7 +10,7 @@ import pytest
 
 from proofstream import HOST, Batch, Envelope, EventsLost, PluginHealth, SumcheckRound, hookimpl
 from proofstream.host import Host
-from proofstream.lane_queue import HARD_FACTOR
+from proofstream.intake import HARD_FACTOR
 from proofstream.lanes import Lane
 from proofstream.session import Session
 from proofstream.testing import envelopes, read_stream
