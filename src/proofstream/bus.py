@@ -220,7 +220,7 @@ class Bus:
         return True
 
     def _take_round(self, count: int) -> tuple[list[Envelope], int, int]:
-        """Take up to `count` items; return their envelopes, the memory of these, and the memory that the gate admitted."""
+        """Take up to `count` items; return their envelopes, their memory in bytes, and what the gate admitted of it."""
         items = self._intake.items
         envelopes: list[Envelope] = []
         size = admitted = 0
