@@ -29,8 +29,8 @@ _HOLD_ALL_S = 10.0
 """The longest that all calls between two ticks do, well below the time after which a host calls a lane stalled."""
 
 _HOLD_EVERY_S = 0.01
-_HOLD_ENDINGS = 16
-"""How many ended recordings a viewer may be behind in a replay: as many as it can receive while the command ends."""
+_HOLD_ENDINGS = 4
+"""How many ended recordings a viewer may be behind in a replay: few, as it receives the rest while the command ends."""
 
 _SNAPSHOT_EVERY_S = 2.0
 """The least time between two snapshots. A viewer that skips again and again would otherwise get little else."""
