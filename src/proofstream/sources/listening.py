@@ -10,7 +10,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -85,7 +85,7 @@ class Server:
         self._stopped = stopped
         self._complaints = Complaints(feed.announce)
         self._clock = Clock()
-        self._places = _places()
+        self._places = count_places()
         self._selector = selectors.DefaultSelector()
         self._buffer = memoryview(bytearray(_READ_BYTES))
         # Insertion-ordered sets: all connections, and those that wait for their turn to be decoded.
@@ -228,7 +228,7 @@ class Server:
                 self._shed(connection)
 
     @contextmanager
-    def _weighed(self, connection: Connection) -> Iterator[None]:
+    def _weighed(self, connection: Connection) -> Generator[None]:
         """Keep the sums up to date over something that changes what a connection holds."""
         waiting, half_line = connection.waiting_bytes, connection.half_line_bytes
         yield
@@ -300,7 +300,7 @@ class Server:
             self._selector.unregister(connection.peer)
 
 
-def _places() -> int:
+def count_places() -> int:
     """Return how many connections may be open at once."""
     try:
         import resource  # not on every system
@@ -313,7 +313,7 @@ def _places() -> int:
 
 
 @contextmanager
-def _short_switches() -> Iterator[None]:
+def _short_switches() -> Generator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SWITCH_S))
     try:
