@@ -20,6 +20,15 @@ def wire_data() -> Path:
     return Path(__file__).parent / "data" / "wire"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep a developer's own configuration, and the folders that they trust, out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patch.setenv(variable, str(tmp_path_factory.mktemp("xdg")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """The command sets logging up for its process, which in a test is everybody's."""

@@ -548,7 +548,7 @@ class EventsLost(ProofEvent, frozen=True, kw_only=True, gc=False):
     """Events are missing at this place of the stream.
 
     Attributes:
-        where: `intake`, or `lane:NAME` for a plugin's own queue.
+        where: `intake`; `lane:NAME` for a plugin's own queue; or `plugin:NAME` for what a plugin published too fast.
         counts: How many, by kind.
     """
 

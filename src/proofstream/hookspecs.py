@@ -15,9 +15,9 @@ What a plugin may rely on:
 5. Plugins have no order. One that needs another's output consumes its events.
 6. A plugin may be slow. Its lane then drops bulk events first and counts them; nothing else waits for it.
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
-   anything is configured. A class attribute ``tick_s`` asks for an empty batch whenever the lane was idle for so many
-   seconds. A class attribute ``autoload = False`` says that the plugin is used only if the user asks for it,
-   ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
+   anything is configured. A class attribute ``tick_s`` asks for an empty batch every so many seconds, whether
+   events keep coming or not. A class attribute ``autoload = False`` says that the plugin is used only if the user
+   asks for it, ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
    A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless the user
    asked for it: the events that it derived when they were recorded are replayed. A class attribute ``derives`` names
    the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read
@@ -147,7 +147,7 @@ class ProofstreamHooks:
     def proofstream_consume(self, batch: Batch) -> PluginResult:
         """Consume the next envelopes; return events derived from them, or None.
 
-        When: for each batch, in order; with an empty batch after ``tick_s`` idle seconds. Thread: the plugin's lane.
+        When: for each batch, in order; with an empty batch every ``tick_s`` seconds. Thread: the plugin's lane.
         Failure: an exception, or a result with anything but events, disables the plugin for the rest of the run.
         """
         raise NotImplementedError

@@ -229,10 +229,7 @@ class Intake:
         fitting = max(_FEWEST, self._max_bytes // self._mean_bytes)
         capacity, hard = min(self._most, fitting * 3 // 4), min(HARD_FACTOR * self._most, fitting)
         # Small changes are not worth the visit to every session.
-        if (
-            abs(capacity - self.capacity) * 8 <= self.capacity
-            and abs(hard - self.hard_capacity) * 8 <= self.hard_capacity
-        ):
+        if _is_close(capacity, self.capacity) and _is_close(hard, self.hard_capacity):
             return False
         self.capacity, self.hard_capacity = capacity, hard
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -21,7 +22,10 @@ def make_private_folder(folder: Path) -> None:
     missing = itertools.takewhile(lambda path: not path.is_dir(), (folder, *folder.parents))
     for path in reversed(list(missing)):
         # `Path.mkdir(parents=True)` gives the mode to the last folder only.
-        path.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+        try:
+            path.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
 
 
 def private_opener(path: str, flags: int) -> int:

@@ -73,7 +73,7 @@ class Session:
         self.last_time_unix_nano: int | None = None
         self.closing_sent = False
         self.ended = False
-        self.warns_when_late = False
+        self.warns_when_late: bool = False
         self._intake = intake
         self._owner = owner
         self._replayed = replayed

@@ -27,7 +27,7 @@ def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("not a folder")
-    with pytest.raises(OSError):  # noqa: PT011 - which subclass depends on the place of the file
+    with pytest.raises(NotADirectoryError):
         make_private_folder(tmp_path / "a" / "b")
 
 

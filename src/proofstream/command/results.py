@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ class Results:
     def __init__(self, options: Iterable[tuple[Option, str]], tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._expected: dict[Path, tuple[str, int | None]] = {}
         self._plugins: dict[Path, str] = {}
+        self._numbered: dict[Path, frozenset[Path]] = {}
         for option, plugin in options:
             artefact = option.artefact
             if artefact is None:
@@ -40,6 +42,7 @@ class Results:
                 path = artefact.path_in(value)
                 if path is not None:
                     self._expected[path] = (artefact.next_step, _changed_at(path))
+                    self._numbered[path] = _numbered_beside(path)
                     self._plugins[path] = plugin
 
     def make_folders(self, *, optional: Collection[str] = ()) -> None:
@@ -59,14 +62,32 @@ class Results:
                     raise UsageError(f"cannot make {path.parent}: {error.strerror or error}") from None
 
     def written(self) -> list[tuple[Path, str]]:
-        """Return each result that was written since, with its next step."""
-        return [
-            (path, step) for path, (step, before) in self._expected.items() if _changed_at(path) not in (None, before)
-        ]
+        """Return each result that was written since, with its next step; under the name that it got."""
+        found = [(self._path_of(path, before), step) for path, (step, before) in self._expected.items()]
+        return [(path, step) for path, step in found if path is not None]
+
+    def _path_of(self, path: Path, before: int | None) -> Path | None:
+        """Return where a result is: a plugin that found the name in use took a numbered one beside it."""
+        if _changed_at(path) not in (None, before):
+            return path
+        return min(_numbered_beside(path) - self._numbered[path], key=_number_of, default=None)
 
 
 def _values(value: object) -> list[object]:
     return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [value]
+
+
+def _numbered_beside(path: Path) -> frozenset[Path]:
+    """Return the files `proof-2.rrd`, `proof-3.rrd`, ... beside `proof.rrd`."""
+    name = re.compile(rf"{re.escape(path.stem)}-[0-9]+{re.escape(path.suffix)}")
+    try:
+        return frozenset(each for each in path.parent.iterdir() if name.fullmatch(each.name))
+    except OSError:
+        return frozenset()
+
+
+def _number_of(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])
 
 
 def _changed_at(path: Path) -> int | None:

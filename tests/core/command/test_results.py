@@ -142,3 +142,16 @@ def test_columns_are_those_of_standard_error() -> None:
         for descriptor in (kept, nothing, controller, terminal):
             os.close(descriptor)
     assert (found, sized, piped) == (LONGEST_LINE, 80, LONGEST_LINE)
+
+
+def test_a_result_whose_name_was_in_use_is_listed_under_the_name_that_it_got(tmp_path: Path) -> None:
+    for name in ("proof.rrd", "proof-2.rrd"):
+        (tmp_path / name).write_text("of an earlier run")
+    artefact = Artefact(name="proof.rrd", next_step="look at it", form="file:{path}")
+    option = Option(flag="--draw", key="draw", kind=OptionKind.VALUE, summary="s", artefact=artefact)
+    results = Results([(option, "writer")], {"writer": {"draw": f"file:{tmp_path / 'proof.rrd'}"}})
+    assert results.written() == []
+    for number in (10, 3):
+        (tmp_path / f"proof-{number}.rrd").write_text("of this run")
+    (tmp_path / "proof-x.rrd").write_text("of another program")
+    assert results.written() == [(tmp_path / "proof-3.rrd", "look at it")]
