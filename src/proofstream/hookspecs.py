@@ -17,7 +17,8 @@ What a plugin may rely on:
 7. A class attribute ``requires`` names the modules that the plugin needs, so that a missing one is known before
    anything is configured. A class attribute ``tick_s`` asks for an empty batch every so many seconds, whether
    events keep coming or not. A class attribute ``autoload = False`` says that the plugin is used only if the user
-   asks for it, ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python process does not.
+   asks for it, ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python
+   process does not.
    A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless the user
    asked for it: the events that it derived when they were recorded are replayed. A class attribute ``derives`` names
    the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read
