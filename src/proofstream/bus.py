@@ -131,12 +131,16 @@ class Bus:
 
     def _count_rest(self) -> None:
         for _, _, what in list(self._intake.items):
-            # The host's own events describe the run. Missing ones are not data that anyone sent.
-            if not (isinstance(what, Posted) and what.origin == HOST):
-                self._lose(_kind_of(what))
+            _note_taken(what)
+            self._lose_item(what)
         for sender in list(self._senders):
             for kind, count in sender.dropped.take_counts().items():
                 self._lose(kind, count)
+
+    def _lose_item(self, what: ProofEvent | Posted | Decoded) -> None:
+        # The host's own events describe the run. Missing ones are not data that anyone sent.
+        if not (isinstance(what, Posted) and what.origin == HOST):
+            self._lose(_kind_of(what))
 
     def _lose(self, kind: str, count: int = 1) -> None:
         count_kind(self.lost_at_intake, kind, count)
@@ -233,16 +237,15 @@ class Bus:
                 size += self._pass(item, envelopes)
             except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
                 self._fault(error)
-                self._lose(_kind_of(item[2]))
+                self._lose_item(item[2])
         return envelopes, size, admitted
 
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> int:
         """Check and number one item, and add it to the envelopes. Return its memory in bytes, or 0 if it is dropped."""
         monotonic_ns, sender, what = item
-        if isinstance(what, Posted) and what.on_taken is not None:
-            what.on_taken()
+        _note_taken(what)
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
-            self._lose(_kind_of(what))  # emitted by another thread while the session was being closed
+            self._lose_item(what)  # emitted by another thread while the session was being closed
             return 0
         try:
             decoded = what if isinstance(what, Decoded) else self._checked(what)
@@ -320,6 +323,11 @@ class Bus:
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()
         envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
+
+
+def _note_taken(what: ProofEvent | Posted | Decoded) -> None:
+    if isinstance(what, Posted) and what.on_taken is not None:
+        what.on_taken()
 
 
 def _kind_of(what: object) -> str:
