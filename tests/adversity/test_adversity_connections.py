@@ -127,7 +127,7 @@ def test_a_web_page_cannot_make_a_browser_report_proofs(listening: Listening, me
     assert told[1] == f"{told[0]} (49 more)"
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(64, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_half_lines_of_16_mib_stay_within_the_budget(listening: Listening, count: int) -> None:
     before = listening.memory_mib
     half = PROOF[:20] + b'"' + b"x" * (HALF_LINE_BYTES - 64)

@@ -260,7 +260,7 @@ def interrupt_after(opcodes: int) -> None:
     sys.settrace(trace)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_a_ctrl_c_at_any_instruction_of_close_costs_nothing(stride: int) -> None:
     interrupted = 0
     for opcodes in range(0, 400, stride):

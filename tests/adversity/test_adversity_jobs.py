@@ -110,6 +110,7 @@ def test_the_cost_of_jobs_that_die_grows_as_their_number(name: str) -> None:
     assert ratio < MOST_RATIO
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLLOWERS)
 def test_the_cost_of_twenty_thousand_jobs_that_die_grows_as_their_number(name: str) -> None:
@@ -202,6 +203,7 @@ def test_jobs_that_die_are_told_alike_by_the_run_and_by_its_replay(tmp_path: Pat
     check_dying_through_the_command(tmp_path, MAX_OPEN_JOBS + 200)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_twenty_thousand_jobs_that_die_are_told_alike_by_the_run_and_by_its_replay(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, said.decode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("away_s", [3.0, pytest.param(45.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("away_s", [3.0, pytest.param(45.0, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_a_collector_that_is_away_costs_nothing(port: int, away_s: float) -> None:
     with command("--otlp", f"http://127.0.0.1:{port}") as process:
         began, proofs, collector = time.monotonic(), 0, None
@@ -193,7 +193,7 @@ def test_what_a_receiver_writes_is_shown_without_its_controls(port: int, status:
     assert "\r" not in said
 
 
-@pytest.mark.parametrize("models", [400, pytest.param(2500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("models", [400, pytest.param(2500, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_model_names_with_a_run_id_in_them_make_a_bounded_number_of_series(tmp_path: Path, models: int) -> None:
     with command("--otlp-file", str(tmp_path)) as process:
         for number in range(models):

@@ -219,12 +219,14 @@ def test_an_overload_of_2_seconds_costs_no_fact(listening: Listening) -> None:
     assert overload(listening, 2.0) < 1.0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_an_overload_of_30_seconds_costs_no_fact_and_blocks_no_prover(listening: Listening) -> None:
     assert overload(listening, 30.0) < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("listening", [["--console"], ["--console", "--otlp-file", "otlp"]], indirect=True)

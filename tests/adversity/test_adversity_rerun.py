@@ -203,6 +203,7 @@ def test_proofs_that_follow_fast_leave_nothing_behind_and_the_viewer_gets_each_e
     check_that_a_viewer_gets_each_end(tmp_path, viewer, 200)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_so_do_thousands_of_proofs(tmp_path: Path, viewer: Viewer) -> None:
