@@ -1,7 +1,8 @@
 """The bounded queue between the bus and one plugin's thread.
 
 Two bounds hold, in events and in bytes. Beyond the lower of each, bulk events are dropped; beyond the upper, facts too.
-Each gap is marked in its place by an `EventsLost`, and every dropped event is counted by kind.
+Each gap is marked in its place by an `EventsLost`, and every dropped event is counted by kind. Another plugin's events
+may fill only a share: beyond it, they are dropped and counted on that plugin.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class LaneQueue:
             return
         publisher = self._publisher_of(envelope)
         if publisher is not None and not self._has_share(publisher):
-            self._drop_flood(envelope, publisher)
+            # Not marked in its place: in a flood, there would be as many marks as events.
+            count_kind(self.flooded_by.setdefault(publisher, {}), envelope.kind)
             return
         if self._gaps:
             self._close_gaps()
@@ -143,13 +145,6 @@ class LaneQueue:
         if not is_sheddable(envelope.event):
             self.lost_facts += 1
         count_kind(self.dropped, envelope.kind)
-        self._open_gap(envelope)
-
-    def _drop_flood(self, envelope: Envelope, publisher: str) -> None:
-        count_kind(self.flooded_by.setdefault(publisher, {}), envelope.kind)
-        self._open_gap(envelope)
-
-    def _open_gap(self, envelope: Envelope) -> None:
         _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
         count_kind(counts, envelope.kind)
         self._gaps[envelope.session_id] = (envelope, counts)

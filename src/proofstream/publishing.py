@@ -17,13 +17,14 @@ from proofstream.session import Session
 
 # How long a lane waits for room for the events that its plugin returned.
 _WAIT_S = 2.0
+_SAY_EVERY_S = 1.0
 
 
 class Publisher:
     """One plugin's way to the bus. Any thread may publish.
 
     The intake is shared by all, so a plugin that publishes without end would take the room of the prover's events.
-    Beyond its share, its own events are dropped, counted on it, and marked as lost in their place.
+    Beyond its share, its own events are dropped, counted on it, and marked as lost once a second.
 
     Attributes:
         flooded: The plugin's events that were dropped because it published too fast, by kind.
@@ -57,6 +58,7 @@ class Publisher:
         self._on_retired = on_retired
         self._lock = threading.Lock()
         self._waiting = 0
+        self._say_at = 0.0
         self._latest: Session | None = None
         self._unsaid: dict[str, int] = {}
 
@@ -107,13 +109,22 @@ class Publisher:
                 for counts in (self.flooded, self._unsaid):
                     count_kind(counts, kind_of(event))
                 return
-            unsaid, self._unsaid = self._unsaid, {}
             self._waiting += 1
+            unsaid = self._losses_to_say()
         if unsaid:
             sender.post(Posted(event=EventsLost(where=f"plugin:{self._name}", counts=unsaid), origin=HOST))
         posted = Posted(event=event, origin=self._name, lineage=lineage, time_unix_nano=at, on_taken=self._note_taken)
         if not sender.post(posted):
             self._note_taken()
+
+    def _losses_to_say(self) -> dict[str, int]:
+        """Return the losses since the last mark. At most one mark a second: a flood of marks would be one as well."""
+        now = time.monotonic()
+        if not self._unsaid or now < self._say_at:
+            return {}
+        unsaid, self._unsaid = self._unsaid, {}
+        self._say_at = now + _SAY_EVERY_S
+        return unsaid
 
     def _is_declared(self, event: object) -> bool:
         """Return whether the plugin may publish the event; the bus would say neither which plugin it was nor why."""
