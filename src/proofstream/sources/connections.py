@@ -53,8 +53,8 @@ class Connection:
         self.peer = peer
         self.source = source
         self.ending: tuple[str, str | None] | None = None
-        self.heard_at = time.monotonic()
-        self.waiting_bytes = 0
+        self.heard_at: float = time.monotonic()
+        self.waiting_bytes: int = 0
         self._reader = reader
         self._bulk = bulk
         self._router = SessionRouter(feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS)

@@ -47,7 +47,7 @@ class LineSplitter:
     """
 
     def __init__(self, max_line_bytes: int) -> None:
-        self.lines = 0
+        self.lines: int = 0
         self._max = max_line_bytes
         self._partial = bytearray()
         self._skipping = False
