@@ -140,6 +140,7 @@ class Bus:
     def _lose_item(self, what: ProofEvent | Posted | Decoded) -> None:
         # The host's own events describe the run. Missing ones are not data that anyone sent.
         if not (isinstance(what, Posted) and what.origin == HOST):
+            self._intake.note_loss(_event_of(what))
             self._lose(_kind_of(what))
 
     def _lose(self, kind: str, count: int = 1) -> None:
@@ -330,8 +331,12 @@ def _note_taken(what: ProofEvent | Posted | Decoded) -> None:
         what.on_taken()
 
 
+def _event_of(what: object) -> object:
+    return what.event if isinstance(what, Posted | Decoded) else what
+
+
 def _kind_of(what: object) -> str:
-    event = what.event if isinstance(what, Posted | Decoded) else what
+    event = _event_of(what)
     return kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
 
 

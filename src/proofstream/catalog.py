@@ -52,6 +52,10 @@ class Catalog:
     def __contains__(self, kind: object) -> bool:
         return kind in self._types
 
+    def event_type(self, kind: str) -> type[ProofEvent] | None:
+        """Return the type of a kind, or None if the kind is not declared."""
+        return self._types.get(kind)
+
     def decoder(self, kind: str) -> msgspec.json.Decoder[Any] | None:
         """Return the decoder of an event's body, or None if the kind is not declared."""
         return self._decoders.get(kind)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, PRODUCER, memory_of
 from proofstream.errors import UsageError
-from proofstream.events import ProofEvent, SessionClosed, SessionOpened, kind_of
+from proofstream.events import Log, ProofEvent, SessionClosed, SessionOpened, is_bulk, kind_of
 from proofstream.host import Host
 from proofstream.intake import HARD_FACTOR, Gap, Posted
 from proofstream.session import Session
@@ -71,6 +71,11 @@ class HostFeed:
         """Close a gap and count what it lacks. Only for the bus's thread, which counts without a lock."""
         for kind, count in gap.close().items():
             count_kind(self.host.bus.lost_at_intake, kind, count)
+
+    def is_fact(self, kind: str) -> bool:
+        """Return whether events of a kind are always facts. Those of `Log` and of undeclared kinds may be bulk."""
+        event_type = self.host.registry.catalog.event_type(kind)
+        return event_type is not None and not is_bulk(event_type) and not issubclass(event_type, Log)
 
     @property
     def overloaded(self) -> bool:
@@ -177,10 +182,17 @@ class HostSessionFeed:
                 intake.items.append((now, session, decoded))
             else:
                 self._feed.count_bytes(-memory_of(decoded.raw))
-                self.drop_bulk({kind_of(decoded.event): 1})
+                self._intake.note_loss(decoded.event)
+                self._widen_gap({kind_of(decoded.event): 1})
 
     def drop_bulk(self, counts: Mapping[str, int]) -> None:
         """See `contracts.SessionFeed`."""
+        for kind in filter(self._feed.is_fact, counts):  # what a stop leaves undecoded may hold facts
+            for _ in range(counts[kind]):
+                self._intake.lost_facts.count_event(kind)
+        self._widen_gap(counts)
+
+    def _widen_gap(self, counts: Mapping[str, int]) -> None:
         if self._gap is not None and self._gap.widen(counts):
             return
         self._gap = gap = Gap()

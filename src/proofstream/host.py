@@ -16,7 +16,7 @@ from proofstream.bus import Bus, wait_until
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, describe, in_parentheses
-from proofstream.events import PluginHealth, SessionOpened, is_bulk
+from proofstream.events import PluginHealth, SessionOpened
 from proofstream.exits import forget_host, watch_host
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
@@ -453,10 +453,15 @@ class Host:
                 lane.count_rest()
         for session in (self._own_session, *(publisher.sender for publisher in self.publishers.values())):
             self.retired.add_session(session)  # each counts what was published through it and refused
-        bulk_kinds = frozenset(kind for kind, event_type, _ in self.registry.catalog if is_bulk(event_type))
         lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
         report.problems.extend(flood_problems(self.publishers, self.lanes))
-        report.fill(lanes=lanes, asked=self.asked, bus=self.bus, refused=self.retired.refused, bulk_kinds=bulk_kinds)
+        report.fill(
+            lanes=lanes,
+            asked=self.asked,
+            bus=self.bus,
+            refused=self.retired.refused,
+            lost_facts=self.intake.lost_facts.take_counts(),
+        )
 
     def _stop_lanes(self) -> bool:
         """Let the plugins finish; return whether everything was consumed before."""

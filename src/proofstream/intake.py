@@ -18,7 +18,7 @@ import msgspec
 
 from proofstream.counts import MOST_KINDS, OTHER_KINDS, count_kind
 from proofstream.envelopes import NO_CAPTURES, PRODUCER
-from proofstream.events import EventsLost, ProofEvent, is_sheddable
+from proofstream.events import EventsLost, ProofEvent, is_sheddable, kind_of
 from proofstream.wire import Decoded
 
 HARD_FACTOR = 16
@@ -171,6 +171,8 @@ class Intake:
         hard_capacity: How many items fit now at most.
         clock: Returns monotonic nanoseconds.
         overflowed: Set when an event was dropped. The bus then clears it and reads the sessions' counts.
+        lost_facts: Counts the dropped events that are not bulk. The sessions' counts do not tell: events of some kinds,
+            such as Log, are bulk or not by their content.
         listening: False while no plugin would receive an event.
         wakeup: Wakes the bus.
     """
@@ -184,6 +186,7 @@ class Intake:
         "hard_capacity",
         "items",
         "listening",
+        "lost_facts",
         "overflowed",
         "wakeup",
     )
@@ -197,6 +200,7 @@ class Intake:
         self._mean_bytes = 1
         self.clock: Callable[[], int] = clock
         self.overflowed: bool = False
+        self.lost_facts: KindCounts = KindCounts()
         self.listening: bool = True
         self.wakeup: Wakeup = Wakeup()
 
@@ -215,6 +219,13 @@ class Intake:
         if depth < self.capacity:
             return True
         return depth < self.hard_capacity and isinstance(event, ProofEvent) and not is_sheddable(event)
+
+    def note_loss(self, event: object) -> None:
+        """Count an event that is lost, if it is a fact. Any thread."""
+        if not isinstance(event, ProofEvent):
+            self.lost_facts.count_event(type(event).__name__)
+        elif not is_sheddable(event):
+            self.lost_facts.count_event(kind_of(event))
 
     def fit_to(self, mean_bytes: int) -> bool:
         """Adapt the capacities to the size of the latest events. Return whether they changed.

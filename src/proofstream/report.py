@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proofstream.bus import Bus
@@ -35,11 +35,18 @@ class Report:
         return not self.problems and not self.refused
 
     def fill(
-        self, *, lanes: Sequence[Lane], asked: Collection[str], bus: Bus, refused: int, bulk_kinds: Collection[str]
+        self, *, lanes: Sequence[Lane], asked: Collection[str], bus: Bus, refused: int, lost_facts: Mapping[str, int]
     ) -> None:
         """Fill the report in for a host that has stopped.
 
         Bulk events that the intake lost are a problem only where they are missing from an output that must be complete.
+
+        Args:
+            lanes: The lanes.
+            asked: The plugins that the user asked for.
+            bus: The bus.
+            refused: The number of invalid lines and events.
+            lost_facts: What was lost before the bus and is not bulk, by kind.
         """
         self.refused = refused
         for lane in lanes:
@@ -47,7 +54,7 @@ class Report:
         if bus.faults:
             self.problems.append(f"faults while passing events on: {bus.faults}, the first: {bus.first_fault}")
         bulk_matters = any(lane.must_be_complete and lane.is_listening for lane in lanes)
-        lost = {kind: n for kind, n in bus.lost_at_intake.items() if bulk_matters or kind not in bulk_kinds}
+        lost = bus.lost_at_intake if bulk_matters else lost_facts
         if lost:
             self.problems.append(f"lost before the bus: {counts_in_words(lost)}")
         self.problems = [safe_text(problem, _LONGEST_LINE) for problem in self.problems]

@@ -243,6 +243,7 @@ class Session:
         """Count an event that did not fit."""
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.count_event(kind)
+        self._intake.note_loss(event)
         self._intake.overflowed = True
         if self._closed and self.warns_when_late:
             self.warns_when_late = False

@@ -28,6 +28,7 @@ from proofstream import (
     SumcheckRound,
     Timelines,
     TraceStarted,
+    UnknownEvent,
     hookimpl,
 )
 from proofstream.bus import wait_until
@@ -913,6 +914,23 @@ def test_only_facts_that_the_intake_could_not_hold_are_a_problem(make_host: Make
     assert session.flush(10.0)
     assert host.bus.lost_at_intake == {"Sampled": 19, "Metered": 5}
     assert host.close().problems == ["lost before the bus: 5 Metered"]
+
+
+def test_of_logs_and_unknown_kinds_only_warnings_are_facts(make_host: MakeHost) -> None:
+    host = make_host(RecordingPlugin(), start=False, intake_capacity=1)
+    feed = HostFeed(host, waits=False, tell=print)
+    session = feed.open_session(source="test", time_source="arrival")
+    levels = [LogLevel.Info] * 20 + [LogLevel.Warn] * 20
+    unknown = [Decoded(event=UnknownEvent(kind="Newer"), raw=b'{"Newer":{}}')] * 20
+    session.deliver([*unknown, *(decoded(note("m", level)) for level in levels)])
+    session.drop_bulk({"Newest": 5, "Log": 5, "SumcheckRound": 5})
+    session.close()
+    host.start()
+    assert host.flush(10.0)
+    (problem,) = host.close().problems
+    assert host.bus.lost_at_intake["Newer"] >= 19
+    warnings = int(problem.removeprefix("lost before the bus: ").removesuffix(" Log"))
+    assert 0 < warnings < 20
 
 
 def test_emit_after_close_is_harmless(make_host: MakeHost) -> None:
