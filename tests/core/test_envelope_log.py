@@ -152,7 +152,7 @@ def test_errors_show_a_path_as_one_harmless_line(tmp_path: Path, lived: list[Env
         writer.close()
     assert [str(error.value) for error in (existing, impossible, removed)] == [
         f"{shown} exists and is not overwritten",
-        f"cannot write {shown}/log.jsonl: File exists",
+        f"cannot write {shown}/log.jsonl: Not a directory",
         f"{shown} was removed while it was written",
     ]
 

@@ -302,7 +302,7 @@ def test_with_strict_the_report_says_that_the_run_was_cut_short(attempt: Try, wi
 def test_a_folder_that_cannot_be_made_is_named(attempt: Try, stream: str) -> None:
     Path("file").touch()
     status, lines = attempt("run", stream, "--no-console", "--notes", "file/notes.txt", body=WRITER)
-    assert (status, lines) == (2, ["proofstream: error: cannot make file: File exists"])
+    assert (status, lines) == (2, ["proofstream: error: cannot make file: Not a directory"])
 
 
 def test_no_folder_is_made_for_a_plugin_that_is_not_in_the_run(attempt: Try, stream: str) -> None:
