@@ -270,7 +270,7 @@ def test_a_command_whose_folder_cannot_be_made_keeps_nothing(proofstream_command
     (tmp_path / "proofstream-demo").touch()
     result = proofstream_command("demo", "--no-console")
     assert result.status == 0, result.err
-    assert "the results are not kept: cannot make proofstream-demo: File exists" in result.err
+    assert "the results are not kept: cannot make proofstream-demo: Not a directory" in result.err
 
 
 def test_a_run_ends_by_listing_what_it_wrote(proofstream_command: Any, tmp_path: Path) -> None:
