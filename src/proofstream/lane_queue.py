@@ -7,6 +7,7 @@ may fill only a share: beyond it, they are dropped and counted on that plugin.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Collection
@@ -54,7 +55,8 @@ class QueueBounds:
 class LaneQueue:
     """One plugin's queue. The bus adds, the lane's thread takes; a deque makes both safe without a lock.
 
-    Each counter is written by one of the two threads and only read by the other.
+    Each counter is written by one of the two threads and only read by the other. Only drops need a lock: at the end,
+    the lane drops what waits while the bus may still drop what arrives.
 
     Attributes:
         dropped: The events that were dropped, by kind.
@@ -75,6 +77,7 @@ class LaneQueue:
         self._owner = owner
         self._bounds = bounds
         self._envelopes: deque[Envelope] = deque()
+        self._dropping = threading.Lock()
         self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
         self._added = 0
         self._bytes_added = 0
@@ -142,18 +145,20 @@ class LaneQueue:
         """Count an event that the plugin does not get. Health and losses describe the run, so they are not missed."""
         if isinstance(envelope.event, PluginHealth | EventsLost):
             return
-        if not is_sheddable(envelope.event):
-            self.lost_facts += 1
-        count_kind(self.dropped, envelope.kind)
-        _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
-        count_kind(counts, envelope.kind)
-        self._gaps[envelope.session_id] = (envelope, counts)
+        with self._dropping:
+            if not is_sheddable(envelope.event):
+                self.lost_facts += 1
+            count_kind(self.dropped, envelope.kind)
+            _, counts = self._gaps.get(envelope.session_id, (envelope, {}))
+            count_kind(counts, envelope.kind)
+            self._gaps[envelope.session_id] = (envelope, counts)
 
     def _close_gaps(self) -> None:
         """Put an EventsLost in the place of missing events, under the number of the last of them."""
-        for last, counts in sorted(self._gaps.values(), key=lambda gap: gap[0].seq):
+        with self._dropping:
+            gaps, self._gaps = self._gaps, {}
+        for last, counts in sorted(gaps.values(), key=lambda gap: gap[0].seq):
             self._append(lost_envelope(last, where=f"lane:{self._owner}", counts=counts))
-        self._gaps.clear()
 
     def note_arrival(self, delivered: int) -> None:
         """Remember when the queue grew, once for each feeding; forget the times of delivered envelopes."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 
 from proofstream import HOST, PRODUCER, Envelope, EventsLost, Log, LogLevel, PluginHealth, ProofEvent, UnknownEvent
@@ -147,3 +150,27 @@ def test_a_stranger_cannot_make_the_counts_long(kinds: int) -> None:
         queue.offer(_envelope(UnknownEvent(kind=f"Kind{seq}"), seq))
     assert len(queue.dropped) <= 65
     assert sum(queue.dropped.values()) == kinds
+
+
+def test_no_drop_is_lost_when_bus_and_lane_drop_at_the_same_time() -> None:
+    queue, count, is_offering = _queue(), 60_000, threading.Event()
+    envelope = _envelope(_BULK)
+
+    def drop_what_waits() -> None:
+        while is_offering.is_set():
+            queue.drop_all()
+
+    lane = threading.Thread(target=drop_what_waits, daemon=True)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # the threads take turns often enough to meet while both count
+    try:
+        is_offering.set()
+        lane.start()
+        for _ in range(count):
+            queue.offer(envelope)
+    finally:
+        is_offering.clear()
+        sys.setswitchinterval(before)
+        lane.join()
+    queue.drop_all()
+    assert queue.dropped == {"AttentionHeatmap": count}
