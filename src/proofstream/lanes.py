@@ -275,11 +275,11 @@ class Lane:
                 derived = self._hooks.call("proofstream_consume", batch=batch)
                 events = () if derived is None else _checked(derived, at_most=self._settings.intake_capacity)
                 self._report_health()
+            if events:
+                self._publish(batch, events)  # logs what is not declared, and an application's logging may raise
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
             return False
-        if events:
-            self._publish(batch, events)
         self.delivered += len(batch)
         self._busy_since = None
         self.progress()

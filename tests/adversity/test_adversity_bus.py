@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from proofstream import (
     LogLevel,
     PluginContext,
     ProofComplete,
+    ProofEvent,
     hookimpl,
     open_session,
 )
@@ -162,6 +164,34 @@ def test_a_storm_does_not_starve_a_replay(make_host: Callable[..., Host], tmp_pa
     storm.end()
     host.close()
     assert sum(isinstance(e.event, Log) and e.event.message == "fact" for e in watcher.envelopes) == 20_000
+
+
+class _AnswersUndeclared(RecordingPlugin):
+    @hookimpl
+    def proofstream_consume(self, batch: Batch) -> list[ProofEvent]:
+        return [_Undeclared()]
+
+
+class _Undeclared(ProofEvent, frozen=True):
+    pass
+
+
+class _RaisingFilter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise RuntimeError("a filter broke")
+
+
+def test_logging_that_raises_while_a_plugin_publishes_ends_in_the_report(make_host: Callable[..., Host]) -> None:
+    host = make_host(_AnswersUndeclared("odd"))
+    logger, broken = logging.getLogger("proofstream.session"), _RaisingFilter()
+    logger.addFilter(broken)
+    try:
+        host.new_session(source="test").emit(_NOTE)
+        assert host.flush(5)
+        report = host.close()
+    finally:
+        logger.removeFilter(broken)
+    assert "plugin odd failed: RuntimeError: a filter broke" in report.problems
 
 
 class _Panic(BaseException):
