@@ -123,6 +123,7 @@ class Registry:
         sources: Kinds of sources by scheme, with the plugin each comes from.
         options: Command-line flags, with the plugin each belongs to.
         commands: Commands, with the plugin each comes from.
+        given: Names of the plugins that were given ready-made, whether or not they can be used.
     """
 
     records: dict[str, PluginRecord] = field(default_factory=dict[str, PluginRecord])
@@ -130,6 +131,7 @@ class Registry:
     sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict[str, tuple[SourceType, str]])
     options: dict[str, tuple[Option, str]] = field(default_factory=dict[str, tuple[Option, str]])
     commands: dict[str, tuple[Command | Tool, str]] = field(default_factory=dict[str, tuple[Command | Tool, str]])
+    given: list[str] = field(default_factory=list[str])
 
     def require(self, name: str) -> PluginRecord:
         """Return the plugin of that name.
@@ -193,6 +195,7 @@ def load(
         if record.name in registry.records:
             raise UsageError(f"two plugins named {record.name!r} were given")
         registry.records[record.name] = record
+        registry.given.append(record.name)
     for record in _found(points, selection, given=set(registry.records), hint=traceback_hint):
         registry.records[record.name] = record
     registry.records = dict(sorted(registry.records.items()))

@@ -36,7 +36,7 @@ def open_session(
 
     Raises:
         UsageError: Something in `plugins` is not a plugin.
-        PluginError: A plugin that was named is not installed, misses a package, or is broken.
+        PluginError: A plugin that was named or given is not installed, misses a package, or is broken.
         ConfigError: A configuration file or an environment variable is not acceptable.
     """
     # Imported here, because it takes a third of the time that `import proofstream` may take.
@@ -54,10 +54,9 @@ def open_session(
     allowed = merged.host.plugins if plugins is None else ()
     selection = Selection(asked=frozenset(names), allowed=None if allowed is None else frozenset(allowed))
     registry = load(selection, found=found, instances=instances)
-    for name in names:
+    asked = [*names, *registry.given]
+    for name in asked:
         registry.require(name)
-    given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
-    asked = [*names, *given]
     automatic = registry.automatic(by_command=False) if plugins is None and merged.host.plugin_autoload else []
     host = Host(
         registry=registry,

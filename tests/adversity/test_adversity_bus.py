@@ -20,6 +20,7 @@ from proofstream import (
     Log,
     LogLevel,
     PluginContext,
+    PluginError,
     ProofComplete,
     ProofEvent,
     hookimpl,
@@ -192,6 +193,17 @@ def test_logging_that_raises_while_a_plugin_publishes_ends_in_the_report(make_ho
     finally:
         logger.removeFilter(broken)
     assert "plugin odd failed: RuntimeError: a filter broke" in report.problems
+
+
+class _CannotDeclare(RecordingPlugin):
+    @hookimpl
+    def proofstream_event_types(self) -> list[type[ProofEvent]]:
+        raise ValueError("no types today")
+
+
+def test_a_given_plugin_that_cannot_declare_its_events_is_not_left_out_in_silence() -> None:
+    with pytest.raises(PluginError, match="no types today"):
+        open_session(plugins=[_CannotDeclare("mute")])
 
 
 class _Panic(BaseException):
