@@ -49,7 +49,7 @@ def read_small_file(path: str | os.PathLike[str], most_bytes: int) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
             raise OSError(errno.EINVAL, "neither a file nor a pipe")
-        content = _read_to_end(handle, most_bytes + 1)
+        content = _read_to_end(handle, most_bytes + 1, is_pipe=stat.S_ISFIFO(mode))
     finally:
         os.close(handle)
     if len(content) > most_bytes:
@@ -57,16 +57,14 @@ def read_small_file(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     return content
 
 
-def _read_to_end(handle: int, most_bytes: int) -> bytes:
+def _read_to_end(handle: int, most_bytes: int, *, is_pipe: bool) -> bytes:
     content = bytearray()
     deadline = time.monotonic() + _PIPE_S
     while len(content) < most_bytes:
-        try:
-            chunk = os.read(handle, min(_CHUNK, most_bytes - len(content)))
-        except BlockingIOError:
-            if not select.select([handle], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise TimeoutError(errno.ETIMEDOUT, f"this pipe has not ended within {_PIPE_S:g} s") from None
-            continue
+        # A pipe that no writer has opened yet reads as if it had ended, so wait for one first.
+        if is_pipe and not select.select([handle], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError(errno.ETIMEDOUT, f"this pipe has not ended within {_PIPE_S:g} s")
+        chunk = os.read(handle, min(_CHUNK, most_bytes - len(content)))
         if not chunk:
             break
         content += chunk

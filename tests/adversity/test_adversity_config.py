@@ -358,9 +358,16 @@ def test_nothing_waits_or_grows_for_ever(user: User, words: tuple[str | Path, ..
     if handle >= 0:
         os.close(handle)
     assert time.monotonic() - began < 30
-    empty_configuration = words[0] == "sources" and what == "a pipe without a writer"
-    assert ran.status == (0 if empty_configuration else 2), ran.err
-    assert len(lines_about("error", ran)) == (0 if empty_configuration else 1)
+    assert ran.status == 2, ran.err
+    assert len(lines_about("error", ran)) == 1
+
+
+def test_a_named_pipe_waits_for_its_writer(user: User) -> None:
+    pipe = user.clone / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", 'sleep 3; echo "strict = 7" > "$0"', pipe]):
+        ran = user("sources", "--config", pipe)
+    assert (ran.status, len(lines_about("strict: ", ran))) == (2, 1)
 
 
 def test_an_endless_pipe_is_read_up_to_the_limit(user: User) -> None:

@@ -135,5 +135,7 @@ def _plain(error: Exception) -> str:
         cause = inner
     if isinstance(error, requests.Timeout):
         return "no answer in time"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the answer broke off"
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return text or type(cause).__name__

@@ -37,6 +37,8 @@ class JsonLines:
         self._owner = os.getpid()
         self._written = 0
         self._lost = 0
+        # The items in the file that is open, and its bytes.
+        self._kept = 0
         self._size = 0
         self._next = 1
         self._fd: int | None = None
@@ -62,6 +64,7 @@ class JsonLines:
             self._lost += count
         else:
             self._written += count
+            self._kept += count
 
     def counters(self) -> dict[str, int]:
         """Count the items that were written to the file, and those that could not be."""
@@ -90,9 +93,16 @@ class JsonLines:
         self._size += len(line)
 
     def _close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._fd is None:
+            return
+        is_removed = not os.fstat(self._fd).st_nlink  # writes to a removed file succeed
+        os.close(self._fd)
+        self._fd = None
+        if is_removed and self._kept:
+            self._log.warning("%s are lost: %s was removed while it was written", self._signal.name, self._shown)
+            self._written -= self._kept
+            self._lost += self._kept
+        self._kept = 0
 
     def _open(self) -> None:
         """Set a file with content aside, and begin a new file."""

@@ -34,6 +34,9 @@ _FLUSH_S = 2.0
 _END_S = 4.0
 """How long the last flush may take. It is bounded because a disk that hangs would hold up the command's exit."""
 
+MAX_NAMED = 4
+"""The most files of which a line says that they are lost. On a full disk every further proof loses one."""
+
 _FULL_BYTES = 2**20
 """With less free space than this, a failed write is blamed on a full disk."""
 
@@ -84,13 +87,11 @@ class FileOutlet:
 
     def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
         """Create the next file, and write the recording's properties, layout and first snapshot."""
-        path = self._file.path
         try:
             path = self._create_next()
             stream = open_stream(recording, rr.FileSink(path), tick_s=_TICK_S)
         except (OSError, RuntimeError) as error:
-            self.lost_files += 1
-            self._log.error("rerun: cannot make the recording %s: %s", path, error)
+            self._lose_file("cannot make the recording", self._file.numbered(self._number), _plain(error))
             return
         self._open[recording.recording_id] = _OpenFile(path, stream, flushed_at=self._clock())
         self.sender.introduce(recording, stream)
@@ -160,8 +161,14 @@ class FileOutlet:
             opened.stream.disconnect()
 
     def _give_up(self, opened: _OpenFile, reason: str) -> None:
+        self._lose_file("the recording ends here:", opened.path, _why(opened.path, reason))
+
+    def _lose_file(self, what: str, path: Path, reason: str) -> None:
         self.lost_files += 1
-        self._log.error("rerun: the recording ends here: %s: %s", opened.path, _why(opened.path, reason))
+        if self.lost_files <= MAX_NAMED:
+            self._log.error("rerun: %s %s: %s", what, path, reason)
+        elif self.lost_files == MAX_NAMED + 1:
+            self._log.error("rerun: more recordings are lost; from here on they are only counted")
 
     def end_recording(self, recording_id: str) -> None:
         """End a recording: complete its file with the index at its end."""
@@ -200,5 +207,10 @@ def _why(path: Path, reason: str) -> str:
     try:
         free = shutil.disk_usage(path.parent).free
     except OSError as error:
-        return str(error)
+        return _plain(error)
     return "no space is left on its disk" if free < _FULL_BYTES else reason
+
+
+def _plain(error: Exception) -> str:
+    """Return an error's reason without its number and path, which the message has."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -123,6 +123,21 @@ def test_a_full_disk_loses_what_does_not_fit_with_one_warning(kit: Any, tmp_path
     ]
 
 
+def test_a_file_that_is_removed_meanwhile_counts_as_lost(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    host.feed(envelopes(kit.small_proof()))
+    path = tmp_path / "traces.jsonl"
+    path.unlink()
+    host.close()
+    assert (host.health()["spans_written"], host.health()["lost_spans"]) == (0, 3)
+    assert caplog.messages == [
+        f"traces are lost: {path} was removed while it was written",
+        f"3 spans could not be written to {path}",
+    ]
+
+
 KILLED = """
 import sys, time
 from proofstream.testing import InlineHost, envelopes, read_stream

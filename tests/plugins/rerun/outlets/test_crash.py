@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from proofstream_rerun.outlets.file import MAX_NAMED
+
 CHILD = """
 import logging, os, sys, time
 import numpy as np
@@ -151,6 +153,19 @@ def test_a_file_that_cannot_be_created_does_not_affect_the_others(
     assert line.startswith(f"rerun: cannot make the recording {blocked}: ")
     assert "Not a directory" in line
     assert (outlets.counters()["lost_files"], outlets.counters()["lost_writes"]) == (1, 1)
+
+
+def test_recordings_that_cannot_be_created_are_a_few_lines_and_a_count(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "plain").write_text("a file, not a folder", "ascii")
+    outlets = kit.outlets(f"file:{tmp_path}/plain/proof.rrd")
+    for number in range(20):
+        outlets.begin_recording(kit.recording(f"recording {number}"))
+    outlets.close(5)
+    assert caplog.messages[0] == f"rerun: cannot make the recording {tmp_path}/plain/proof.rrd: Not a directory"
+    assert caplog.messages[MAX_NAMED:] == ["rerun: more recordings are lost; from here on they are only counted"]
+    assert outlets.counters()["lost_files"] == 20
 
 
 EXIT = """
