@@ -73,7 +73,7 @@ class RerunPlugin:
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> None:
-        """Draw the batch; on an idle tick, flush files and check on viewers."""
+        """Draw the batch; on a tick, flush files and check on viewers."""
         if self._painter is None or self._outlets is None:
             return
         if batch:

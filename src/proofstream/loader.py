@@ -47,7 +47,7 @@ class PluginRecord:
         hint: What the user can do about it.
         hooks: Its hooks, once it is loaded.
         autoload: Whether it is used unasked; `command`: only by the command.
-        tick_s: The number of idle seconds after which it gets an empty batch; None for never.
+        tick_s: The seconds between the empty batches that it gets, whether events come or not; None for none.
         rederives: Whether it derives its events again when sessions are replayed; `asked`: only if the user asked for
             it.
         derives: The kinds that it derives from a producer's events.

@@ -242,6 +242,7 @@ class _App:
         in_use = {*request.asked, *request.wanted}
         tables = {name: table for name, table in request.config.tables.items() if name in in_use}
         results = Results(self.registry.options.values(), tables)
+        results.spare_source(source)
         results.make_folders(optional=request.optional)
         run = Run(request)
         on_signals(run.stop)

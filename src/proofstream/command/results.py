@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from proofstream.command.voice import LONGEST_LINE
 from proofstream.contracts import Option
 from proofstream.errors import UsageError
 from proofstream.outputs import make_private_folder
+from proofstream.sources.builtin import path_of
 from proofstream.text import safe_text
 
 _LONGEST_PATH = 1000
@@ -61,6 +63,16 @@ class Results:
                 if plugin not in optional:
                     raise UsageError(f"cannot make {path.parent}: {error.strerror or error}") from None
 
+    def spare_source(self, uri: str) -> None:
+        """Check that no result is the file that the run reads: a plugin that may overwrite it would empty it.
+
+        Raises:
+            UsageError: A result is that file.
+        """
+        for path in self._expected:
+            if _is_source(path, uri):
+                raise UsageError(f"{path} is what this run reads", hint="choose another name for the result")
+
     def written(self) -> list[tuple[Path, str]]:
         """Return each result that was written since, with its next step; under the name that it got."""
         found = [(self._path_of(path, before), step) for path, (step, before) in self._expected.items()]
@@ -71,6 +83,14 @@ class Results:
         if _changed_at(path) not in (None, before):
             return path
         return min(_numbered_beside(path) - self._numbered[path], key=_number_of, default=None)
+
+
+def _is_source(path: Path, uri: str) -> bool:
+    try:
+        read = os.fstat(0) if uri == "-" else path_of(uri).stat()
+        return stat.S_ISREG(read.st_mode) and os.path.samestat(path.stat(), read)
+    except (OSError, ValueError):  # such as a SOURCE that is not a file
+        return False
 
 
 def _values(value: object) -> list[object]:

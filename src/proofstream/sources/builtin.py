@@ -97,7 +97,7 @@ def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
     from proofstream.sources.following import FollowedFile
 
     _refuse_once(request)
-    path = _path_of(request.uri)
+    path = path_of(request.uri)
     if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
         raise UsageError(f"--speed {request.speed}: must be a number above 0")
     if not request.follow:
@@ -110,7 +110,8 @@ def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
     return FollowedFile(path, request, decoder)
 
 
-def _path_of(uri: str) -> Path:
+def path_of(uri: str) -> Path:
+    """Return the path that a SOURCE names, given as PATH, `file:PATH` or `file:///PATH`."""
     if uri.startswith("file://"):
         return Path(unquote(uri.removeprefix("file://")))
     return Path(uri.removeprefix("file:"))

@@ -89,6 +89,18 @@ def test_values_that_name_no_file_are_no_results_and_folders_are_made(tmp_path: 
     assert results.written() == [(path, "read show")]
 
 
+@pytest.mark.parametrize("uri", ["{path}", "file:{path}", "file://{path}", "{link}"])
+def test_a_result_that_is_the_source_is_refused(tmp_path: Path, uri: str) -> None:
+    path, link = tmp_path / "proof.jsonl", tmp_path / "link"
+    path.write_text("{}")
+    link.symlink_to(path)
+    results = Results([flag("out")], {"writer": {"out": str(path)}})
+    with pytest.raises(UsageError, match=f"^{path} is what this run reads\n"):
+        results.spare_source(uri.format(path=path, link=link))
+    for other in ("demo:digits", "-", str(tmp_path / "other"), "unix:x"):
+        results.spare_source(other)
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     results = Results([flag("out")], {"writer": {"out": str(tmp_path / "file" / "out")}})
