@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from proofstream.config_table import read_table
 from proofstream.errors import ConfigError
 from proofstream.inputs import parse_toml, read_small_file
+from proofstream.notices import warn_user
 from proofstream.text import safe_text
 from proofstream.trust import Trust, place_of, trust_in, users_config_file
 
@@ -276,7 +277,7 @@ def _is_file(path: Path) -> bool:
 def _warn_once(message: str) -> None:
     if message not in _said and len(_said) < _MOST_REMEMBERED:
         _said.add(message)
-        _log.warning("%s", message)
+        warn_user(message)
 
 
 def _names_of(key: str, value: object) -> list[str]:

@@ -189,9 +189,8 @@ class Host:
                 )
             if record.status not in (PluginStatus.BROKEN, PluginStatus.MISSING):
                 continue
-            has_settings = bool(self._config.tables.get(lane.name)) and lane.name not in self._optional
-            if must_work or has_settings:
-                raise record.error()  # a user who writes settings for a plugin wants it to work
+            if lane.name in self._chosen and lane.name not in self._optional:
+                raise record.error()
             hint = in_parentheses(record.hint)
             _log.warning("plugin %s is %s: %s%s", record.label, record.status.value, record.reason, hint)
 
@@ -207,10 +206,15 @@ class Host:
         A plugin with `derives` answers only where events call for it, so to name it would promise too much, unless the
         user asked for it or gave it settings.
         """
-        chosen = self.asked | {name for name, table in self._config.tables.items() if table}
+        chosen = self._chosen
         return [
             lane.name for lane in self.lanes if lane.is_listening and (lane.name in chosen or not lane.record.derives)
         ]
+
+    @property
+    def _chosen(self) -> frozenset[str]:
+        """The plugins that were asked for, and those with settings: a user who writes some wants the plugin to work."""
+        return self.asked | {name for name, table in self._config.tables.items() if table}
 
     def keep_as_recorded(self, session: Session) -> frozenset[str]:
         """Withhold a recorded session from the plugins that leave those alone; return their names."""
@@ -458,6 +462,7 @@ class Host:
         report.fill(
             lanes=lanes,
             asked=self.asked,
+            wanted=self.asked | (self._chosen - self._optional),
             bus=self.bus,
             refused=self.retired.refused,
             lost_facts=self.intake.lost_facts.take_counts(),

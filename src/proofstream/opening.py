@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from proofstream.errors import UsageError
+from proofstream.errors import UsageError, in_parentheses
 from proofstream.notices import warn_user
 from proofstream.session import Session, enter
 
 if TYPE_CHECKING:
     from proofstream.host import Host
+    from proofstream.loader import PluginRecord
     from proofstream.report import Report
 
 
@@ -57,7 +58,11 @@ def open_session(
     asked = [*names, *registry.given]
     for name in asked:
         registry.require(name)
-    automatic = registry.automatic(by_command=False) if plugins is None and merged.host.plugin_autoload else []
+    used_unasked = registry.enabled(by_command=False) if plugins is None and merged.host.plugin_autoload else []
+    automatic = [name for name in used_unasked if registry.records[name].status.is_usable]
+    for name in used_unasked:
+        if name not in automatic and merged.tables.get(name):
+            _warn_of_unusable(registry.records[name])
     host = Host(
         registry=registry,
         config=merged,
@@ -85,6 +90,12 @@ class _Opened:
     def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
         self.leave()
         self._host.close(timeout_s, outcome=outcome, reason=reason)
+
+
+def _warn_of_unusable(record: PluginRecord) -> None:
+    """Say that a plugin cannot be used although it has settings. That must not end the prover."""
+    hint = in_parentheses(record.hint)
+    warn_user(f"plugin {record.label} has settings and is {record.status.value}: {record.reason}{hint}")
 
 
 def _warn_of_losses(report: Report) -> None:

@@ -35,7 +35,14 @@ class Report:
         return not self.problems and not self.refused
 
     def fill(
-        self, *, lanes: Sequence[Lane], asked: Collection[str], bus: Bus, refused: int, lost_facts: Mapping[str, int]
+        self,
+        *,
+        lanes: Sequence[Lane],
+        asked: Collection[str],
+        wanted: Collection[str],
+        bus: Bus,
+        refused: int,
+        lost_facts: Mapping[str, int],
     ) -> None:
         """Fill the report in for a host that has stopped.
 
@@ -43,14 +50,15 @@ class Report:
 
         Args:
             lanes: The lanes.
-            asked: The plugins that the user asked for.
+            asked: The plugins that the user asked for, which must have had something to do.
+            wanted: Those and the plugins that have settings, which must be usable.
             bus: The bus.
             refused: The number of invalid lines and events.
             lost_facts: What was lost before the bus and is not bulk, by kind.
         """
         self.refused = refused
         for lane in lanes:
-            self.problems.extend(_lane_problems(lane, asked=lane.name in asked))
+            self.problems.extend(_lane_problems(lane, asked=lane.name in asked, wanted=lane.name in wanted))
         if bus.faults:
             self.problems.append(f"faults while passing events on: {bus.faults}, the first: {bus.first_fault}")
         bulk_matters = any(lane.must_be_complete and lane.is_listening for lane in lanes)
@@ -86,11 +94,11 @@ class Retired:
         return self._settled + sum(session.refused for session in self._recent)
 
 
-def _lane_problems(lane: Lane, *, asked: bool) -> list[str]:
+def _lane_problems(lane: Lane, *, asked: bool, wanted: bool) -> list[str]:
     record = lane.record
     problems: list[str] = []
     unusable = record.status in (PluginStatus.BROKEN, PluginStatus.MISSING)
-    if record.status is PluginStatus.FAILED or (unusable and asked):
+    if record.status is PluginStatus.FAILED or (unusable and wanted):
         problems.append(f"plugin {record.label} {record.status.value}: {record.reason}{in_parentheses(record.hint)}")
     elif record.status is PluginStatus.IDLE and asked:
         problems.append(f"plugin {record.label} was asked for and had nothing to do")

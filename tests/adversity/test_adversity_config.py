@@ -266,6 +266,14 @@ def test_a_service_s_telemetry_is_not_redirected(
     assert "PROOFSTREAM_CONFIG" in record.getMessage()
 
 
+def test_a_service_without_logging_is_told_on_standard_error(user: User, victim: Path) -> None:
+    code = "import proofstream; proofstream.open_session(plugins=[]).close()"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=user.clone, capture_output=True, text=True, check=True)
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"proofstream: {user.clone}/proofstream.toml is not used, ")
+    assert victim.read_text() == "precious\n"
+
+
 def test_a_folder_s_broken_file_ends_no_command(user: User) -> None:
     (user.clone / "proofstream.toml").write_text("[record\n")
     ran = user.run()

@@ -207,6 +207,26 @@ def test_a_broken_plugin_and_refused_events_are_said(tmp_path: Path) -> None:
     assert said[1] == "proofstream: not delivered: 1 refused (the logger proofstream.session says why)"
 
 
+def test_a_plugin_that_has_settings_and_cannot_work_is_said(tmp_path: Path) -> None:
+    (tmp_path / "taken.jsonl").touch()
+    code = "prove(open_session(config={'record': {'path': 'taken.jsonl'}}), 1)"
+    (line,) = run(code, tmp_path).stderr.splitlines()
+
+    assert line.startswith("proofstream: not delivered: plugin record (proofstream ")
+    assert "taken.jsonl exists and is not overwritten" in line
+
+
+def test_a_plugin_that_has_settings_and_misses_a_package_is_said(tmp_path: Path) -> None:
+    code = """
+sys.modules["opentelemetry.sdk"] = None
+prove(open_session(config={"otel": {"file": "otlp"}}), 1)
+"""
+    (line,) = run(code, tmp_path).stderr.splitlines()
+
+    assert line.startswith("proofstream: plugin otel (proofstream ")
+    assert " has settings and is missing: " in line
+
+
 def test_without_plugins_nothing_is_said(tmp_path: Path) -> None:
     code = "session = open_session(plugins=[]); session.emit(None); atexit.register(session.emit, None)"
     done = run(code, tmp_path)
