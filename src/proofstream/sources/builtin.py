@@ -98,6 +98,8 @@ def _open_file(request: SourceRequest, decoder: LineDecoder) -> Source:
 
     _refuse_once(request)
     path = path_of(request.uri)
+    if path == Path():
+        raise UsageError("SOURCE names no file", hint="name a file, or - for standard input")
     if request.speed is not None and not (math.isfinite(request.speed) and request.speed > 0):
         raise UsageError(f"--speed {request.speed}: must be a number above 0")
     if not request.follow:

@@ -61,6 +61,12 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
     assert caught.value.hint is None
 
 
+@pytest.mark.parametrize("uri", ["", "file:", "file://"])
+def test_an_empty_path_is_one_clear_line(uri: str, open_source: Any) -> None:
+    with pytest.raises(UsageError, match="^SOURCE names no file"):
+        open_source(uri)
+
+
 def test_a_folder_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
     with pytest.raises(SourceError, match=r"cannot read .*: it is a folder$"):
         replay(tmp_path)
