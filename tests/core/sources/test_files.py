@@ -63,7 +63,7 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path, replay: Any) -> None:
 
 @pytest.mark.parametrize("uri", ["", "file:", "file://"])
 def test_an_empty_path_is_one_clear_line(uri: str, open_source: Any) -> None:
-    with pytest.raises(UsageError, match="^SOURCE names no file"):
+    with pytest.raises(UsageError, match=r"^SOURCE names no file"):
         open_source(uri)
 
 
