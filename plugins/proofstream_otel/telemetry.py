@@ -97,7 +97,7 @@ class Telemetry:
         deadline = time.monotonic() + timeout_s
         exporters = self._destinations.exporters.values()
         for exporter in exporters:
-            exporter.hurry()  # ending the open spans must not block on a full queue
+            exporter.hurry(timeout_s / 2)  # ending the open spans must not block for long on a full queue
         if self._mapper is not None:
             self._mapper.close("proofstream stopped")
         self._flush(at_the_end=True)

@@ -30,6 +30,9 @@ PATIENCE_S = 4.0
 Must stay below the 5 s after which a host at its end abandons a lane that makes no progress.
 """
 
+_LAST_PATIENCE_S = 1.0
+"""The same once the lane is about to end."""
+
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 16.0
 _LONGEST_ASKED_S = 60.0
@@ -96,7 +99,8 @@ class Exporter:
         self._failing = False
         self._trouble = ""
         self._backoff_s = _FIRST_BACKOFF_S
-        self._hurried = False
+        self._hurried_s = 0.0
+        self._hurry_by: float | None = None
         self._abandoned = False
         self._closing_at: float | None = None
         self._exported = self._lost = self._failures = self._failed_attempts = 0
@@ -143,9 +147,10 @@ class Exporter:
         """The same for metrics, with every failed attempt."""
         return ExportCounts(self._exported, self._lost, self._failed_attempts)
 
-    def hurry(self) -> None:
-        """Stop blocking the lane, because it is about to end. A full queue loses items from now on."""
-        self._hurried = True
+    def hurry(self, timeout_s: float) -> None:
+        """Block the lane for `timeout_s` more at most, and only while requests are accepted, because it is ending."""
+        self._hurried_s = time.monotonic()
+        self._hurry_by = self._hurried_s + timeout_s
 
     def begin_closing(self, timeout_s: float) -> None:
         """Send the queued items within `timeout_s` from now; no more will come.
@@ -199,9 +204,11 @@ class Exporter:
         while not self._queue.has_room(item):
             # Each acknowledgement renews the patience: a slow receiver slows the source down instead of losing items.
             patient_until = max(waiting_since, self._acknowledged_s) + PATIENCE_S
+            if self._hurry_by is not None:
+                patient_until = min(self._hurry_by, max(self._hurried_s, self._acknowledged_s) + _LAST_PATIENCE_S)
             left = patient_until - time.monotonic()
             # Once items are being lost, wait no more until something is acknowledged, or every item would cost 4 s.
-            if self._hurried or self._overflowing or not patient or left <= 0:
+            if self._overflowing or not patient or left <= 0:
                 return False
             self._changed.wait(left)
         return True

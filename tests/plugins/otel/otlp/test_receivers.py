@@ -171,6 +171,21 @@ def test_a_slow_receiver_loses_nothing(kit: Any, receiver: Any, monkeypatch: pyt
     assert host.health()["lost_spans"] == 0
 
 
+def test_a_slow_receiver_gets_the_spans_that_the_end_closes(
+    kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answers = [kit.Answer(delay_s=0.05)]
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url})
+    started = [kit.layer_start(layer_idx=number) for number in range(20)]
+    host.feed(envelopes([*kit.small_proof() * 4, kit.proof_start(), *started], close=False))
+    host.close(5.0)
+    # The proofs of one layer each, the open layers with their proof, and the session.
+    assert len(receiver.spans) == 4 * 2 + 21 + 1
+    assert host.health()["lost_spans"] == 0
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_receiver_that_returns_gets_queued_items(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
     receiver.answers = [kit.Answer(status=503)] * 3 + [kit.Answer()]
