@@ -274,7 +274,8 @@ class Painter:
             self._take_remark(envelope)
             return
         # Intervals are not held for a proof that may never come, as for a STARK proved by itself.
-        job = envelope.session_id, envelope.job_id
+        # Not the envelope's job: what ends a job that has fallen silent is an event of another one.
+        job = envelope.session_id, change.interval.job_id
         recording = self._recording_for(job) or self._draw_held(job) or self._begin_alone(job, envelope)
         if isinstance(change, Opened):
             recording.scene.open_interval(change.interval, envelope)

@@ -436,6 +436,17 @@ def test_a_stark_without_a_proof_is_shown_at_once(bench: Bench) -> None:
     assert bench.pages.texts(recording, "logs/stark")[-1] == "STARK ended after 320 ms (reported)"
 
 
+def test_a_stark_whose_job_fell_silent_ends_in_its_own_recording(bench: Bench) -> None:
+    start = StarkProofStart(num_activation_layers=1, num_add_layers=2, num_layernorm_layers=3)
+    lines = [Decoded(event=start, raw=encode_event(start), job_id=job) for job in ("silent", *["loud"] * 15)]
+    stream = envelopes(lines, close=False, step_ns=300 * 10**9)
+    pages = bench.draw(stream, close=False)
+    bench.write()
+    silent, loud = pages.recordings
+    assert pages.states(silent, "lanes/parts/stark") == ["proving", None]
+    assert pages.states(loud, "lanes/parts/stark")[-1] == "proving"
+
+
 def test_weight_openings_and_bindings_have_state_timelines_and_lines(bench: Bench) -> None:
     stream = [
         proof_start(1),
