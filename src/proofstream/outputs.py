@@ -37,23 +37,27 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, _PRIVATE_FILE)
 
 
-def create_beside(path: Path) -> Path:
+def create_beside(path: Path, *, first: int = 1) -> tuple[Path, int]:
     """Create an empty private file at `path`, or beside it if that exists: `proof.rrd`, `proof-2.rrd`, `proof-3.rrd`.
 
     Missing parent folders are created, too. Each name is created exclusively, so two runs never share a file.
 
+    Args:
+        path: The first name.
+        first: The number of the name to begin with. A run that writes thousands of files knows which it has used.
+
     Returns:
-        The path of the new file.
+        The path of the new file, and its number.
 
     Raises:
         OSError: It cannot be created.
     """
     make_private_folder(path.parent)
-    for number in range(1, _MOST_NAMES):
+    for number in range(first, first + _MOST_NAMES):
         fresh = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
             os.close(private_opener(str(fresh), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
-        return fresh
+        return fresh, number
     raise FileExistsError(f"{path} and {_MOST_NAMES} numbered names beside it exist")

@@ -41,15 +41,17 @@ def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path
 
 def test_an_existing_file_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "results" / "proof.rrd"
-    assert create_beside(path) == path
+    assert create_beside(path) == (path, 1)
     path.write_text("precious")
-    assert create_beside(path) == path.with_name("proof-2.rrd")
-    assert create_beside(path) == path.with_name("proof-3.rrd")
+    assert create_beside(path) == (path.with_name("proof-2.rrd"), 2)
+    assert create_beside(path) == (path.with_name("proof-3.rrd"), 3)
+    assert create_beside(path, first=7) == (path.with_name("proof-7.rrd"), 7)
+    assert create_beside(path, first=7) == (path.with_name("proof-8.rrd"), 8)
     assert path.read_text() == "precious"
     assert _mode(path) == 0o600
 
 
 def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "proof.rrd").symlink_to(tmp_path / "elsewhere")
-    assert create_beside(tmp_path / "proof.rrd").name == "proof-2.rrd"
+    assert create_beside(tmp_path / "proof.rrd") == (tmp_path / "proof-2.rrd", 2)
     assert not (tmp_path / "elsewhere").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shutil
 import stat
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import rerun as rr
 
-from proofstream import private_opener
+from proofstream import create_beside
 from proofstream_rerun.connections import File
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 from proofstream_rerun.sdk.recordings import Recording, Write
@@ -107,13 +106,10 @@ class FileOutlet:
             OSError: It cannot be created.
         """
         self._number += 1
-        wanted = path = self._file.numbered(self._number)
+        wanted = self._file.numbered(self._number)
         if self._number == 1 and self._overwrite:
-            _remove_regular(path)
-        # Not `create_beside`, which looks for a free name from the first one on: thousands of proofs may come.
-        while not _make(path):
-            self._number += 1
-            path = self._file.numbered(self._number)
+            _remove_regular(wanted)
+        path, self._number = create_beside(self._file.path, first=self._number)
         if path != wanted:
             self._log.warning("rerun: %s exists; the next recording is %s", wanted, path)
         return path
@@ -184,15 +180,6 @@ class FileOutlet:
             abandon_streams([opened.stream])  # closing it would wait for the disk without a limit
         else:
             opened.stream.disconnect()
-
-
-def _make(path: Path) -> bool:
-    """Create an empty file that only the user may read, and return False if the name is in use."""
-    try:
-        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
 
 
 def _remove_regular(path: Path) -> None:
