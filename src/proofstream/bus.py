@@ -45,13 +45,12 @@ class Gate:
         self._condition = threading.Condition()
         self._waiting = 0
 
-    def admit(self, chunk: Sequence[Decoded], deliver: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
-        """Wait for room for a chunk, or until the source is stopping, then call `deliver`."""
-        size = sum(memory_of(decoded.raw) for decoded in chunk)
+    def admit(self, count: int, size: int, deliver: Callable[[], None], *, stopping: Callable[[], bool]) -> None:
+        """Wait for room for `count` events of `size` bytes, or until the source is stopping, then call `deliver`."""
         with self._condition:
             self._waiting += 1
             try:
-                while not self._has_room(len(chunk), size) and not stopping():
+                while not self._has_room(count, size) and not stopping():
                     # With a timeout, because neither a lane that drains nor `stopping` notifies the gate.
                     self._condition.wait(POLL_S)
                 self.admitted_bytes += size

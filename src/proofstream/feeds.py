@@ -159,10 +159,10 @@ class HostSessionFeed:
             derived_again = set(self._feed.host.active) - self._as_recorded
             chunk = [decoded for decoded in chunk if decoded.origin not in derived_again]
         if self._feed.waits:
-            for piece in _pieces(chunk, at_most=max(1, self._feed.host.settings.lane_capacity // 4)):
-                self._feed.host.bus.gate.admit(
-                    piece, functools.partial(self._put, piece), stopping=lambda: self._feed.stopping
-                )
+            gate, at_most = self._feed.host.bus.gate, max(1, self._feed.host.settings.lane_capacity // 4)
+            for piece, size in _pieces(chunk, at_most=at_most):
+                put = functools.partial(self._put, piece)
+                gate.admit(len(piece), size, put, stopping=lambda: self._feed.stopping)
         else:
             # Before they enter: otherwise the bus might pass them first, and the sum would be too small meanwhile.
             self._feed.count_bytes(sum(memory_of(decoded.raw) for decoded in chunk))
@@ -222,16 +222,20 @@ class HostSessionFeed:
         self._session.close(outcome=outcome, reason=reason)
 
 
-def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[Sequence[Decoded]]:
-    """Cut a chunk into pieces of at most so many events and a moderate size, so that none fills a lane at once."""
+def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[tuple[Sequence[Decoded], int]]:
+    """Cut a chunk into pieces of at most so many events and a moderate size, so that none fills a lane at once.
+
+    Yields:
+        Each piece, and its memory in bytes.
+    """
     start = size = 0
     for index, decoded in enumerate(chunk):
         size += memory_of(decoded.raw)
         if size >= _PIECE_BYTES or index + 1 - start >= at_most:
-            yield chunk[start : index + 1]
+            yield chunk[start : index + 1], size
             start, size = index + 1, 0
     if start < len(chunk):
-        yield chunk[start:]
+        yield chunk[start:], size
 
 
 def _check_word(argument: str, word: object, words: Sequence[str]) -> None:
