@@ -17,12 +17,14 @@ _PIPE_S = 5.0
 """How long a pipe may take to end. One without an end would hold a command forever."""
 
 _CHUNK = 2**16
-_PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"?|'[^'\n]*+'?)"""
+# Only single characters are repeated possessively: of groups, that goes wrong before Python 3.11.5. Each group can end
+# in one way alone, so it is never tried again.
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]++|\\.)*"?|'[^'\n]*+'?)"""
 _TOKEN = rf"""
-      \"\"\"(?:\\.|(?!\"\"\")[^\\])*+ (?:\"{{3,5}}|\\?\Z)
-    | \'\'\'(?:(?!\'\'\').)*+ (?:\'{{3,5}}|\Z)
+      \"\"\"(?:[^"\\]++|\\.|"(?!""))* (?:\"{{3,5}}|\\?\Z)
+    | \'\'\'(?:[^']++|'(?!\'\'))* (?:\'{{3,5}}|\Z)
     | \#[^\n]*+
-    | (?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)
+    | (?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*)
     | (?P<open>[\[{{])
     | (?P<close>[\]}}])
 """
