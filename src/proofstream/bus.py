@@ -307,6 +307,8 @@ class Bus:
             event=decoded.event,
             raw=decoded.raw,
             job_id=decoded.job_id,
+            parent_job_id=decoded.parent_job_id,
+            time_source=decoded.time_source,
             traceparent=decoded.traceparent,
             captured=captured,
             lineage=lineage,

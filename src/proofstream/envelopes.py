@@ -41,7 +41,11 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         origin: `producer`, `host`, or the name of the plugin that made the event.
         event: The event itself.
         raw: The event's JSON exactly as the producer wrote it, `{"Kind":{...}}`.
-        job_id: The producer's name for the job, if its server runs several at once; else None.
+        job_id: The job that the event belongs to, if the producer names one: a server that runs several at once does, and
+            `session.proof` names each of its proofs.
+        parent_job_id: The job inside which this one was started, or None. ProofStart carries it.
+        time_source: Where the event's own time comes from, if that is not where its session's times come from; see
+            `SessionOpened.time_source`.
         traceparent: The W3C trace context that was sent with the event, or None.
         captured: Values that plugins captured on the producer's thread for this event, by plugin name.
         lineage: The plugins whose output this event descends from.
@@ -54,6 +58,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     event: ProofEvent
     raw: bytes
     job_id: str | None = None
+    parent_job_id: str | None = None
+    time_source: str | None = None
     traceparent: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()

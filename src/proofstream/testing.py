@@ -117,6 +117,8 @@ def envelopes(
                 event=decoded.event,
                 raw=decoded.raw,
                 job_id=decoded.job_id,
+                parent_job_id=decoded.parent_job_id,
+                time_source=decoded.time_source,
                 traceparent=decoded.traceparent,
             )
         )
@@ -346,5 +348,7 @@ def _decoded(envelope: Envelope) -> Decoded:
         time_unix_nano=envelope.time_unix_nano,
         origin=envelope.origin,
         job_id=envelope.job_id,
+        parent_job_id=envelope.parent_job_id,
+        time_source=envelope.time_source,
         traceparent=envelope.traceparent,
     )

@@ -49,7 +49,9 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         raw: The event's own JSON, `{"Kind":{...}}`, as it stood on the line; newlines between its values became spaces,
             and halves of surrogate pairs, which are not text, became the replacement character.
         job_id: From a job frame or an envelope.
+        parent_job_id: From a job frame or an envelope.
         time_unix_nano: From an envelope.
+        time_source: From an envelope, or from the source, if the time has another origin than its session's times.
         session_id: From an envelope.
         origin: From an envelope; `producer` otherwise.
         traceparent: From an envelope.
@@ -58,14 +60,16 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     event: ProofEvent
     raw: bytes
     job_id: str | None = None
+    parent_job_id: str | None = None
     time_unix_nano: int | None = None
+    time_source: str | None = None
     session_id: str | None = None
     origin: str = PRODUCER
     traceparent: str | None = None
 
-    def at(self, time_unix_nano: int) -> Decoded:
-        """Return the same with another time."""
-        return msgspec.structs.replace(self, time_unix_nano=time_unix_nano)
+    def at(self, time_unix_nano: int, source: str | None = None) -> Decoded:
+        """Return the same with another time, and with its origin if that is not its session's."""
+        return msgspec.structs.replace(self, time_unix_nano=time_unix_nano, time_source=source)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +100,8 @@ class _Wrapper(msgspec.Struct, frozen=True, gc=False):
     session_id: str | None = None
     origin: str = PRODUCER
     job_id: str | int | None = None
+    parent_job_id: str | int | None = None
+    time_source: str | None = None
     traceparent: str | None = None
 
 
@@ -148,18 +154,19 @@ class LineDecoder:
         if time is not None and not 0 <= time < 2**63:
             raise WireError(f"time_unix_nano {time!s:.20} is out of range")
         raw = bytes(wrapper.event)
-        job = wrapper.job_id
         decoded = Decoded(
             event=self._decode_event(_split(raw), raw),
             raw=_one_line(raw),
-            job_id=job if job is None or isinstance(job, str) else str(job),
+            job_id=_name(wrapper.job_id),
+            parent_job_id=_name(wrapper.parent_job_id),
             time_unix_nano=time,
+            time_source=wrapper.time_source,
             session_id=wrapper.session_id,
             origin=wrapper.origin,
             traceparent=wrapper.traceparent,
         )
         if len(line) - len(raw) > MAX_NAME_CHARS:  # a shorter frame cannot hold a longer name
-            for name in ("session_id", "job_id", "origin", "traceparent"):
+            for name in ("session_id", "job_id", "parent_job_id", "time_source", "origin", "traceparent"):
                 if len(getattr(decoded, name) or "") > MAX_NAME_CHARS:
                     raise WireError(f"{name} is longer than {MAX_NAME_CHARS} characters")
         return decoded
@@ -188,6 +195,10 @@ class LineDecoder:
         if _TWENTY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
             _check_u64(event, "$")
         return event
+
+
+def _name(job: str | int | None) -> str | None:
+    return job if job is None or isinstance(job, str) else str(job)
 
 
 def _check_u64(value: Any, path: str) -> None:
@@ -330,6 +341,8 @@ class _EnvelopeHead(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     session_id: str
     origin: str = PRODUCER
     job_id: str | None = None
+    parent_job_id: str | None = None
+    time_source: str | None = None
     traceparent: str | None = None
 
 
@@ -347,6 +360,8 @@ def encode_envelope(envelope: Envelope) -> bytes:
             envelope.session_id,
             envelope.origin,
             envelope.job_id,
+            envelope.parent_job_id,
+            envelope.time_source,
             envelope.traceparent,
             event=msgspec.Raw(envelope.raw),
         )

@@ -14,7 +14,7 @@ from proofstream.events import Log, LogLevel, is_bulk, is_sheddable
 _JOB_FRAME = rb'\{"job_id":(?:"[^"\\]*"|[0-9]+),"event":'
 _ENVELOPE = (
     rb'\{"v":1,(?:"(?:seq|time_unix_nano)":[0-9]+,)*(?:"session_id":"(?P<session>[^"\\]*)",)?'
-    rb'(?:"(?:origin|job_id|traceparent)":"[^"\\]*",)*"event":'
+    rb'(?:"(?:origin|job_id|parent_job_id|time_source|traceparent)":"[^"\\]*",)*"event":'
 )
 _ANY_KIND = re.compile(rb'"([A-Z][A-Za-z0-9_]*)":')
 
