@@ -284,6 +284,8 @@ class Bus:
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
+                job_id=what.job_id,
+                parent_job_id=what.parent_job_id,
             )
         return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER)
 
@@ -296,6 +298,8 @@ class Bus:
         origin: str,
         lineage: tuple[str, ...] = (),
         captured: Mapping[str, object] = NO_CAPTURES,
+        job_id: str | None = None,
+        parent_job_id: str | None = None,
     ) -> Envelope:
         seq = self._seq
         self._seq = seq + 1
@@ -306,8 +310,8 @@ class Bus:
             origin=origin,
             event=decoded.event,
             raw=decoded.raw,
-            job_id=decoded.job_id,
-            parent_job_id=decoded.parent_job_id,
+            job_id=decoded.job_id if job_id is None else job_id,
+            parent_job_id=decoded.parent_job_id if parent_job_id is None else parent_job_id,
             time_source=decoded.time_source,
             traceparent=decoded.traceparent,
             captured=captured,

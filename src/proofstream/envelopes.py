@@ -41,8 +41,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         origin: `producer`, `host`, or the name of the plugin that made the event.
         event: The event itself.
         raw: The event's JSON exactly as the producer wrote it, `{"Kind":{...}}`.
-        job_id: The job that the event belongs to, if the producer names one: a server that runs several at once does, and
-            `session.proof` names each of its proofs.
+        job_id: The job that the event belongs to, if the producer names one: a server that runs several at once does,
+            and `session.proof` names each of its proofs.
         parent_job_id: The job inside which this one was started, or None. ProofStart carries it.
         time_source: Where the event's own time comes from, if that is not where its session's times come from; see
             `SessionOpened.time_source`.

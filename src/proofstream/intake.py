@@ -91,6 +91,8 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     make: Callable[[], ProofEvent] | None = None
     """Makes the event when the bus reaches it. Used instead of `event`."""
     origin: str = PRODUCER
+    job_id: str | None = None
+    parent_job_id: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
     time_unix_nano: int | None = None

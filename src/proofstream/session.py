@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import logging
 import time
 import uuid
@@ -21,7 +22,8 @@ from proofstream.events import (
 )
 from proofstream.intake import Intake, KindCounts, Posted
 from proofstream.notices import warn_user
-from proofstream.scopes import ProofScope
+from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
+from proofstream.wire import MAX_NAME_CHARS
 
 _log = logging.getLogger("proofstream.session")
 
@@ -77,6 +79,7 @@ class Session:
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
+        self._jobs = itertools.count(1)
         # The intake's parts, bound once: `emit` is the prover's cost, and each attribute lookup adds to it.
         self._items = intake.items
         self._append = intake.items.append
@@ -118,8 +121,11 @@ class Session:
         model_name: str | None = None,
         input_shape: tuple[int, int] = (0, 0),
         output_shape: tuple[int, int] = (0, 0),
+        job_id: str | None = None,
     ) -> contextlib.AbstractContextManager[ProofScope]:
         """Open a proof for the length of a ``with`` block. An exception inside ends it as aborted and propagates.
+
+        Any number of them may be open at once, on threads and in tasks. One that is opened inside another is its child.
 
         Args:
             backend: The implementation that computes the proof, such as `cpu-gkr`.
@@ -127,6 +133,7 @@ class Session:
             model_name: The model that is proved.
             input_shape: Rows and columns of the input.
             output_shape: Rows and columns of the output.
+            job_id: The job id that the proof's events carry. By default one that no other proof of the session has.
         """
         start = ProofStart(
             model_name=model_name,
@@ -135,19 +142,42 @@ class Session:
             input_shape=input_shape,
             output_shape=output_shape,
         )
-        return self._proof(start)
+        name = f"proof-{next(self._jobs)}" if job_id is None else str(job_id)[:MAX_NAME_CHARS]
+        return self._proof(start, name)
 
     @contextlib.contextmanager
-    def _proof(self, start: ProofStart) -> Generator[ProofScope]:
-        scope = ProofScope(self.emit)
+    def _proof(self, start: ProofStart, job_id: str) -> Generator[ProofScope]:
+        place = self._place(job_id, in_proof=True)
+        around = place_in(self.session_id)
+        parent = around.job_id if around is not None and around.in_proof else None
         captured = NO_CAPTURES if self._closed else self._owner.capture()
-        self.post(Posted(event=start, captured=captured))
+        self.post(Posted(event=start, captured=captured, job_id=job_id, parent_job_id=parent))
+        scope = ProofScope(place)
         try:
-            yield scope
+            with standing(place):
+                yield scope
         except BaseException as error:  # an interrupt or an exit aborts the proof, too
-            self.post(Posted(event=ProofAborted(reason=describe(error))))
+            place.emit(ProofAborted(reason=describe(error)))
             raise
-        self.emit(scope.completion())
+        place.emit(scope.completion())
+
+    def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
+        """Open a phase for the length of a ``with`` block. An exception inside ends it as failed and propagates.
+
+        It belongs to the proof or phase in whose block the calling code runs. Outside of any, it stands on its own.
+
+        Args:
+            name: What the work is called. Use a small set of names, and attributes for what differs.
+            attributes: What else is to be said of it.
+        """
+        place = place_in(self.session_id) or self._place(f"phase-{next(self._jobs)}", in_proof=False)
+        return open_phase(place, name, attributes)
+
+    def _place(self, job_id: str, *, in_proof: bool) -> Place:
+        def emit(event: ProofEvent) -> None:
+            self.post(Posted(event=event, job_id=job_id))
+
+        return Place(self.session_id, job_id, in_proof, None, emit)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long.
