@@ -597,7 +597,7 @@ class Proof(Interval):
     @property
     def heard_unix_nano(self) -> int:
         """The time of the latest event in it."""
-        inside = (self, *self.open_layers.values(), *self.open_children)
+        inside: list[Interval] = [self, *self.open_layers.values(), *self.open_children]
         return max(interval.latest_unix_nano for interval in inside)
 
     @property

@@ -256,6 +256,8 @@ class Timeline:
         proof = self.proof
         if proof is None:
             start, source = _before(envelope, reported_ms * _NS_PER_MS)
+            # A layer's reported duration tells when the layer began, not its proof.
+            source = source if isinstance(envelope.event, ProofComplete) else UNSEEN
             proof = self._open_proof(envelope, changes, start, source, seen=False)
         if self._pending:
             self.release_pending(proof, changes)
