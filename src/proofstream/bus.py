@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_of
 from proofstream.errors import WireError, describe
-from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
+from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, ProofStart, SessionClosed, kind_of
 from proofstream.intake import EventSender, Intake, IntakeItem, Posted
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
+from proofstream.timeline import MOST_SHOWN_PHASES
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
@@ -316,6 +317,7 @@ class Bus:
             traceparent=decoded.traceparent,
             captured=captured,
             lineage=lineage,
+            crowded=type(decoded.event) in _CROWDING and _is_crowded(sender, decoded.event),
         )
 
     def _report_losses(self, sender: EventSender, envelopes: list[Envelope]) -> None:
@@ -329,6 +331,18 @@ class Bus:
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()
         envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
+
+
+_CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
+
+
+def _is_crowded(sender: EventSender, event: ProofEvent) -> bool:
+    """Return whether the event starts or ends one of more phases than a proof shows one by one."""
+    if isinstance(event, ProofStart):
+        sender.phases = 0
+        return False
+    sender.phases += isinstance(event, PhaseStart)
+    return sender.phases > MOST_SHOWN_PHASES
 
 
 def _note_taken(what: ProofEvent | Posted | Decoded) -> None:

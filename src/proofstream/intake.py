@@ -142,6 +142,8 @@ class EventSender(Protocol):
     session_id: str
     dropped: KindCounts
     last_time_unix_nano: int | None
+    phases: int
+    """How many phases have begun since its latest proof began."""
     ended: bool
     """True once the session's end has passed the bus. Only events that plugins derived may still follow."""
 

@@ -142,7 +142,7 @@ class ObservedSession:
         timeline = self.timeline(job_id)
         changes = timeline.feed(envelope)
         if job_id is not None:
-            is_fact = type(envelope.event) in Timeline.facts
+            is_fact = type(envelope.event) in Timeline.facts and not envelope.crowded
             if is_fact or job_id not in self._open_jobs.heard:  # only facts end something, and most events are bulk
                 self._follow_job(job_id, timeline, envelope, changes, is_fact=is_fact)
         return changes

@@ -73,6 +73,7 @@ class Session:
         self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
         self.last_time_unix_nano: int | None = None
+        self.phases: int = 0
         self.closing_sent = False
         self.ended = False
         self.warns_when_late: bool = False

@@ -15,7 +15,7 @@ from proofstream import events as ev
 from proofstream.envelopes import Envelope
 from proofstream.host import Host
 from proofstream.intervals import Interval, Opened, Phase, Proof
-from proofstream.timeline import MAX_SET_ASIDE, NOT_SEEN
+from proofstream.timeline import MAX_SET_ASIDE, MOST_SHOWN_PHASES, NOT_SEEN
 from proofstream.timelines import Timelines
 
 
@@ -317,6 +317,22 @@ class TestPhaseBlocks:
 
         phases = {interval.name: interval for interval in observed(produce)}
         assert [phases[f"in {name}"].parent for name in "ab"] == [phases["a"], phases["b"]]
+
+    def test_more_than_a_proof_shows_are_crowded_until_the_next_proof(self, make_host: Callable[..., Host]) -> None:
+        plugin = Collecting()
+        session = make_host(plugin).new_session(source="test")
+        with session.proof(num_layers=0) as proof:
+            for _ in range(MOST_SHOWN_PHASES + 1):
+                with proof.phase("fold"):
+                    pass
+        with session.proof(num_layers=0) as proof, proof.phase("fold"):
+            pass
+        assert session.flush()
+
+        crowded = [envelope for envelope in plugin.envelopes if envelope.crowded]
+        assert [envelope.kind for envelope in crowded] == ["PhaseStart", "PhaseEnd"]
+        assert all(envelope.is_sheddable for envelope in crowded)
+        assert not any(e.is_sheddable for e in plugin.envelopes if not e.crowded)
 
     def test_without_a_session_it_costs_nothing_and_works(self) -> None:
         with ps.current_session().phase("commit") as phase:
