@@ -10,7 +10,7 @@ from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_of
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, ProofStart, SessionClosed, kind_of
-from proofstream.intake import EventSender, Intake, IntakeItem, Posted
+from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderInJob
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.timeline import MOST_SHOWN_PHASES
@@ -244,6 +244,9 @@ class Bus:
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> int:
         """Check and number one item, and add it to the envelopes. Return its memory in bytes, or 0 if it is dropped."""
         monotonic_ns, sender, what = item
+        job_id: str | None = None
+        if isinstance(sender, SenderInJob):
+            sender, job_id = sender.sender, sender.job_id
         _note_taken(what)
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose_item(what)  # emitted by another thread while the session was being closed
@@ -257,7 +260,7 @@ class Bus:
         if is_end:
             # Before the end gets its number: the losses belong in front of it, and numbers only ever increase.
             self._report_losses(sender, envelopes)
-        envelope = self._envelope(monotonic_ns, sender, what, decoded)
+        envelope = self._envelope(monotonic_ns, sender, job_id, what, decoded)
         if is_end:
             self._senders.discard(sender)
             sender.ended = isinstance(what, Posted)  # a recorded session may continue after its recorded end
@@ -269,7 +272,12 @@ class Bus:
         return check_event(what.now() if isinstance(what, Posted) else what, self._decoder)
 
     def _envelope(
-        self, monotonic_ns: int, sender: EventSender, what: ProofEvent | Posted | Decoded, decoded: Decoded
+        self,
+        monotonic_ns: int,
+        sender: EventSender,
+        job_id: str | None,
+        what: ProofEvent | Posted | Decoded,
+        decoded: Decoded,
     ) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
@@ -285,10 +293,10 @@ class Bus:
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
-                job_id=what.job_id,
+                job_id=job_id,
                 parent_job_id=what.parent_job_id,
             )
-        return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER)
+        return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER, job_id=job_id)
 
     def _number(
         self,

@@ -91,7 +91,6 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     make: Callable[[], ProofEvent] | None = None
     """Makes the event when the bus reaches it. Used instead of `event`."""
     origin: str = PRODUCER
-    job_id: str | None = None
     parent_job_id: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
@@ -160,8 +159,18 @@ class EventSender(Protocol):
         ...
 
 
-IntakeItem: TypeAlias = tuple[int, EventSender, ProofEvent | Posted | Decoded]
-"""Arrival on the monotonic clock in nanoseconds, the session, and the event."""
+class SenderInJob:
+    """A session as one of its jobs sends: made once for a job, so that each event costs no more than `emit` does."""
+
+    __slots__ = ("job_id", "sender")
+
+    def __init__(self, sender: EventSender, job_id: str) -> None:
+        self.sender: EventSender = sender
+        self.job_id: str = job_id
+
+
+IntakeItem: TypeAlias = tuple[int, EventSender | SenderInJob, ProofEvent | Posted | Decoded]
+"""Arrival on the monotonic clock in nanoseconds, the session or one of its jobs, and the event."""
 
 
 class Intake:

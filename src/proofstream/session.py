@@ -20,7 +20,7 @@ from proofstream.events import (
     SessionClosed,
     kind_of,
 )
-from proofstream.intake import Intake, KindCounts, Posted
+from proofstream.intake import Intake, KindCounts, Posted, SenderInJob
 from proofstream.notices import warn_user
 from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
 from proofstream.wire import MAX_NAME_CHARS
@@ -99,7 +99,7 @@ class Session:
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, event))
         else:
-            self._squeeze_in(event, event)
+            self._squeeze_in(event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
         """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
@@ -148,11 +148,12 @@ class Session:
 
     @contextlib.contextmanager
     def _proof(self, start: ProofStart, job_id: str) -> Generator[ProofScope]:
-        place = self._place(job_id, in_proof=True)
+        sender = SenderInJob(self, job_id)
+        place = self._place(sender, in_proof=True)
         around = place_in(self.session_id)
         parent = around.job_id if around is not None and around.in_proof else None
         captured = NO_CAPTURES if self._closed else self._owner.capture()
-        self.post(Posted(event=start, captured=captured, job_id=job_id, parent_job_id=parent))
+        self.post(Posted(event=start, captured=captured, parent_job_id=parent), sender)
         scope = ProofScope(place)
         try:
             with standing(place):
@@ -171,14 +172,16 @@ class Session:
             name: What the work is called. Use a small set of names, and attributes for what differs.
             attributes: What else is to be said of it.
         """
-        place = place_in(self.session_id) or self._place(f"phase-{next(self._jobs)}", in_proof=False)
+        place = place_in(self.session_id)
+        if place is None:
+            place = self._place(SenderInJob(self, f"phase-{next(self._jobs)}"), in_proof=False)
         return open_phase(place, name, attributes)
 
-    def _place(self, job_id: str, *, in_proof: bool) -> Place:
+    def _place(self, sender: SenderInJob, *, in_proof: bool) -> Place:
         def emit(event: ProofEvent) -> None:
-            self.post(Posted(event=event, job_id=job_id))
+            self.post(event, sender)
 
-        return Place(self.session_id, job_id, in_proof, None, emit)
+        return Place(self.session_id, sender.job_id, in_proof, None, emit)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long.
@@ -230,17 +233,18 @@ class Session:
         if self.refused > _REPORTED_REFUSALS:
             _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
 
-    def post(self, posted: Posted) -> bool:
-        """Send an event that carries more than `emit` allows. Returns False if the intake's bound dropped it."""
+    def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
+        """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
         if len(self._items) < self._capacity:
-            self._append((self._clock(), self, posted))
+            self._append((self._clock(), job or self, what))
             return True
-        return self._squeeze_in(posted, posted.event)
+        return self._squeeze_in(what, job)
 
-    def _squeeze_in(self, what: ProofEvent | Posted, event: ProofEvent | None) -> bool:
+    def _squeeze_in(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send a fact although the bound is reached; drop and count anything else, and everything once closed."""
+        event = what.event if isinstance(what, Posted) else what
         if not self._closed and self._intake.has_room_for(event):
-            self._append((self._clock(), self, what))
+            self._append((self._clock(), job or self, what))
             return True
         self.drop(event)
         return False
@@ -305,7 +309,7 @@ class NoSession(Session):
     def emit(self, event: ProofEvent) -> None:
         """Ignore the event."""
 
-    def post(self, posted: Posted) -> bool:
+    def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Ignore the event."""
         return False
 
