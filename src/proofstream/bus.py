@@ -243,10 +243,8 @@ class Bus:
 
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> int:
         """Check and number one item, and add it to the envelopes. Return its memory in bytes, or 0 if it is dropped."""
-        monotonic_ns, sender, what = item
-        job_id: str | None = None
-        if isinstance(sender, SenderInJob):
-            sender, job_id = sender.sender, sender.job_id
+        monotonic_ns, by, what = item
+        sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)
         _note_taken(what)
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose_item(what)  # emitted by another thread while the session was being closed
