@@ -152,7 +152,7 @@ def test_a_file_that_is_cut_before_its_first_line_ends_is_an_error(
     path = pack(tmp_path / f"cut.jsonl{suffix}", SMOLLM.read_bytes())
     path.write_bytes(path.read_bytes()[:keep])
     running = start(path)
-    with pytest.raises(SourceError, match=r"its compressed data( begins)?: not one event of it can be read$"):
+    with pytest.raises(SourceError, match=r"its compressed data .*: not one event of it can be read$"):
         running.join()
     assert running.feed.sessions == []
 
@@ -165,25 +165,6 @@ def test_refused_lines_before_the_cut_are_counted_too(tmp_path: Path, start: Any
         running.join()
     assert len(running.feed.only.refusals) == 3
     assert running.feed.only.closed[0][0] == "lost"
-
-
-@pytest.mark.parametrize("suffix", [".gz", ZST])
-def test_a_damaged_file_is_read_up_to_the_damage(suffix: str, tmp_path: Path, replay: Any) -> None:
-    path = pack(tmp_path / f"bad.jsonl{suffix}", SMOLLM.read_bytes())
-    good = path.read_bytes()
-    path.write_bytes(good + b"\x00garbage that is no frame")
-    session = replay(path).only
-    assert len(session.decoded) == 2076
-    assert session.closed[0][0] == "lost"
-    assert "is damaged" in str(session.closed[0][1])
-
-
-@pytest.mark.parametrize("suffix", [".gz", ZST])
-def test_a_file_that_is_not_what_its_name_says_is_an_error(suffix: str, tmp_path: Path, replay: Any) -> None:
-    path = tmp_path / f"plain.jsonl{suffix}"
-    path.write_bytes(SMOLLM.read_bytes())
-    with pytest.raises(SourceError, match="is not a"):
-        replay(path)
 
 
 def test_a_named_pipe_is_read_as_lines_arrive(tmp_path: Path, start: Any, eventually: Any) -> None:
