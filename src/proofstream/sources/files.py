@@ -187,8 +187,10 @@ class RedirectedFile(FileSource):
     input is a live source, so proofs left open in it end with the run, and must not end long after they began.
     """
 
-    def __init__(self, descriptor: int, request: SourceRequest, decoder: LineDecoder) -> None:
-        super().__init__(Path("standard input"), request, decoder)
+    def __init__(
+        self, descriptor: int, request: SourceRequest, decoder: LineDecoder, *, name: str = "standard input"
+    ) -> None:
+        super().__init__(Path(name), request, decoder)
         self._descriptor = descriptor
 
     def _open(self) -> BinaryIO:

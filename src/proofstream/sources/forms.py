@@ -139,6 +139,7 @@ class FormRecogniser:
         self._packed: Form | None = None
         self._json: Form | None = None
         self._is_binary = False
+        self._latest: Form | None = None
 
     @property
     def has_head(self) -> bool:
@@ -152,12 +153,12 @@ class FormRecogniser:
         self._json = json_form(self._head)
         self._is_binary = is_binary(self._head)
 
-    def form_of(self, line: bytes, *, is_first: bool) -> Form | None:
+    def form_of(self, line: bytes, *, before_events: bool) -> Form | None:
         """Return the form of a refused line, or None.
 
         Args:
             line: The line, or its beginning.
-            is_first: No event has come before it.
+            before_events: No event has come before it. Then text between lines of a known form is part of that form.
         """
         if self._packed is not None:
             return self._packed
@@ -165,4 +166,11 @@ class FormRecogniser:
             if _FRAGMENT.match(line):
                 return self._json
             self._json = None
-        return _BINARY if is_first and self._is_binary else line_form(line)
+        if before_events and self._is_binary:
+            return _BINARY
+        found = line_form(line)
+        if found is not None:
+            self._latest = found
+        elif before_events and not line.startswith(b"{"):
+            return self._latest
+        return found

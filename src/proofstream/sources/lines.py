@@ -184,7 +184,7 @@ class LineReader:
         return decoded
 
     def _refuse(self, line: NumberedLine, reason: str) -> Refusal:
-        form = self._forms.form_of(line.text, is_first=not self._has_events)
+        form = self._forms.form_of(line.text, before_events=not self._has_events)
         if form is None:
             return refusal(line.number, reason, line.text)
         return Refusal(line=line.number, reason=form.reason, excerpt="", form=form.name)

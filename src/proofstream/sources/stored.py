@@ -113,7 +113,7 @@ def unpack_parts(
     number = 0
     while stored.peek(1):
         if not begins_part(stored):
-            what = f"is damaged at byte {stored.offset}: what follows {kind} {number} is not compressed in this way"
+            what = f"is damaged at byte {stored.offset}: what follows {kind} {number} is not another {kind}"
             raise first_fault or Damaged(f"{stored.name} {what}")
         number += 1
         try:
