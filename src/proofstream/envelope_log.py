@@ -84,7 +84,8 @@ class _Zstandard:
         except ModuleNotFoundError as error:
             hint = "pip install 'proofstream[zst]'"
             raise LogError(f"cannot write {_shown(path)}: the package zstandard is missing", hint=hint) from error
-        self._deflate = zstandard.ZstdCompressor().compressobj()
+        # With a checksum, as gzip always has one: otherwise a damaged number would be read as another number.
+        self._deflate = zstandard.ZstdCompressor(write_checksum=True).compressobj()
         self._at_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
 
     def compress_block(self, data: bytes) -> bytes:

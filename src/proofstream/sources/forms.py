@@ -72,7 +72,7 @@ _STAMP = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|WARN|ERROR)"
 _STAMPED_LINE = re.compile(rb"\s*\[?%b\s+%b\s" % (_STAMP, _LEVEL))
 # Without a time: a target with colons, or the tree of tracing-forest.
-_BARE_LINE = re.compile(rb"\s*%b\s+(?:\S+::\S+: |[^\w\s]*\xe2\x94|.*\[ [^|\]]+ \| [^\]]*%% \])" % _LEVEL)
+_BARE_LINE = re.compile(rb"\s*%b\s+(?:.*\b\w+::[\w:]+: |[^\w\s]*\xe2\x94|.*\[ [^|\]]+ \| [^\]]*%% \])" % _LEVEL)
 _JSON_STAMP, _JSON_LEVEL = re.compile(rb'"timestamp"\s*:'), re.compile(rb'"level"\s*:\s*"%b"' % _LEVEL)
 _JSON_PLACE = re.compile(rb'"(?:fields|target|span)"\s*:')
 _DOCKER_LINE = re.compile(rb'\{"log":".*"(?:stream|time)":"', re.DOTALL)

@@ -49,10 +49,9 @@ class _Member:
             before = self._inflate.copy()
             try:
                 unpacked = self._inflate.decompress(data, _STEP_BYTES) if data else self._inflate.flush()
-            except zlib.error as error:
-                self._stored.give_back(len(data))
+            except zlib.error:
                 self._inflate = before
-                reason = yield from self._unpack_up_to_fault(error)
+                reason = yield from self._unpack_up_to_fault(data)
                 raise self._fault(reason) from None
             yield unpacked
             if not data and not self._inflate.eof:
@@ -60,19 +59,30 @@ class _Member:
             rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
             self._stored.give_back(len(rest))
 
-    def _unpack_up_to_fault(self, error: zlib.error) -> Generator[bytes, None, str]:
-        """Unpack byte by byte, because zlib gives nothing of a step that fails. Takes the byte at fault, too."""
-        unpacked = bytearray()
-        try:
-            while byte := self._stored.take(1):
-                unpacked += self._inflate.decompress(byte)
-                if len(unpacked) >= _STEP_BYTES:
-                    yield bytes(unpacked)
-                    unpacked.clear()
-        except zlib.error as same:
-            error = same
-        yield bytes(unpacked)
-        return str(error).rpartition(": ")[2]
+    def _unpack_up_to_fault(self, data: bytes) -> Generator[bytes, None, str]:
+        """Repeat a step that failed, in ever smaller ones, because zlib gives nothing of a step that fails.
+
+        The bytes behind the one at fault are given back.
+
+        Returns:
+            What zlib says of it.
+        """
+        begin, size, reason = 0, len(data), ""
+        while size and begin < len(data):
+            # What did not fit into the step before; it must not be lost with this one.
+            while pending := self._inflate.decompress(b"", _STEP_BYTES):
+                yield pending
+            before = self._inflate.copy()
+            try:
+                unpacked = self._inflate.decompress(data[begin : begin + size], _STEP_BYTES)
+            except zlib.error as error:
+                self._inflate, reason = before, str(error).rpartition(": ")[2]
+                size //= 2
+                continue
+            yield unpacked
+            begin += size - len(self._inflate.unconsumed_tail)
+        self._stored.give_back(max(0, len(data) - begin - 1))
+        return reason
 
     def _fault(self, reason: str) -> Damaged:
         if reason == _CHECKSUM:
