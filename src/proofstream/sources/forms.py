@@ -26,8 +26,11 @@ class Form(NamedTuple):
 HEAD_BYTES = 4096
 """How much of an input's beginning is looked at."""
 
-# How much of a line is: more than a logger's line has, and little beside the longest line that is read.
-_LINE_BYTES = 64 * 1024
+# How much of one line is: enough for what a logger writes first, and little enough for patterns that look back.
+_JSON_BYTES = 4096
+_TEXT_BYTES = 512
+# Docker writes these last, behind a line of any length.
+_TAIL_BYTES = 256
 
 _RUN = "FILE | proofstream run -"
 _EVENTS_ONLY = 'only events are read, one JSON object a line, such as {"LayerEnd":{...}}'
@@ -75,7 +78,7 @@ _STAMPED_LINE = re.compile(rb"\s*\[?%b\s+%b\s" % (_STAMP, _LEVEL))
 _BARE_LINE = re.compile(rb"\s*%b\s+(?:.*\b\w+::[\w:]+: |[^\w\s]*\xe2\x94|.*\[ [^|\]]+ \| [^\]]*%% \])" % _LEVEL)
 _JSON_STAMP, _JSON_LEVEL = re.compile(rb'"timestamp"\s*:'), re.compile(rb'"level"\s*:\s*"%b"' % _LEVEL)
 _JSON_PLACE = re.compile(rb'"(?:fields|target|span)"\s*:')
-_DOCKER_LINE = re.compile(rb'\{"log":".*"(?:stream|time)":"', re.DOTALL)
+_DOCKER_BEGINS, _DOCKER_ENDS = b'{"log":"', re.compile(rb'","(?:stream|time)":"')
 _CRI_LINE = re.compile(rb"\d{4}-\d\d-\d\dT\S+ std(?:out|err) [FP] ")
 
 
@@ -113,21 +116,20 @@ def json_form(head: bytes) -> Form | None:
 
 def line_form(line: bytes) -> Form | None:
     """Return the form of one line."""
-    line = line[:_LINE_BYTES]
-    if b"\0" in line:
+    if b"\0" in line[:_JSON_BYTES]:
         return _BINARY
     if line.startswith(b"{"):
         return _form_of_object(line)
     if _CRI_LINE.match(line):
         return _CRI
-    plain = _COLOURS.sub(b"", line)
+    plain = _COLOURS.sub(b"", line[:_TEXT_BYTES])
     return _TRACING_TEXT if _STAMPED_LINE.match(plain) or _BARE_LINE.match(plain) else None
 
 
 def _form_of_object(line: bytes) -> Form | None:
-    if _DOCKER_LINE.match(line):
+    if line.startswith(_DOCKER_BEGINS) and _DOCKER_ENDS.search(line[-_TAIL_BYTES:]):
         return _DOCKER
-    is_tracing = all(pattern.search(line) for pattern in (_JSON_STAMP, _JSON_LEVEL, _JSON_PLACE))
+    is_tracing = all(pattern.search(line, 0, _JSON_BYTES) for pattern in (_JSON_STAMP, _JSON_LEVEL, _JSON_PLACE))
     return _TRACING_JSON if is_tracing else None
 
 

@@ -170,10 +170,8 @@ class LineReader:
 
     def decode_line(self, line: NumberedLine) -> LineResult | None:
         """Decode one line. Returns None for a blank line."""
-        if line.given_up:
-            return refusal(line.number, line.given_up, line.text)
         if line.too_long:
-            return self._refuse(line, self._too_long)
+            return self._refuse(line, line.given_up or self._too_long)
         if not line.text or line.text.isspace():
             return None
         try:

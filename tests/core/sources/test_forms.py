@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proofstream.catalog import Catalog
 from proofstream.sources.lines import LineReader
@@ -215,6 +217,37 @@ def test_a_line_that_is_too_long_is_named_too() -> None:
     assert "jq -c '.[]'" in refused.reason
     _, (refused,) = read(b"x" * 2000, max_line_bytes=1000)
     assert refused.reason == "longer than 1000 bytes"
+
+
+def test_a_long_line_of_docker_is_recognised_by_its_end() -> None:
+    _, (refused,) = read(docker_line(b'{"Log":{"level":"Info","message":"' + b"x" * 100_000 + b'"}}\n'))
+    assert "Docker" in refused.reason
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"INFO ", b"a::b: ", b"::", b"[ ", b" | ", b"% ]", b'{"', b'":', b"\0", b"\n", b"[", b"x", b'\\"']
+        )
+        | st.binary(max_size=5),
+        max_size=200,
+    ),
+    st.integers(1, 100),
+)
+def test_any_bytes_are_read_and_each_line_that_is_no_event_is_refused(pieces: list[bytes], piece: int) -> None:
+    content = b"".join(pieces)
+    events, refusals = read(content, piece)
+    lines = [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line and not line.isspace()]
+    assert len(events) + len(refusals) == len(lines)
+
+
+@pytest.mark.parametrize("unit", [b"a::a", b"a:", b"[ ", b"[ x | ", b'{"a":', b"\x1b[", b'"timestamp" ', b"\\"])
+def test_no_line_takes_long_to_recognise(unit: bytes) -> None:
+    """Patterns that look back must not take the square of a line's length: this would be minutes."""
+    for begin in (b"", b"INFO ", b"{", b"[", b'{"log":"'):
+        line = begin + unit * (2**20 // len(unit)) + b"\n"
+        events, refusals = read(line * 2)
+        assert (len(events), len(refusals)) == (0, 2)
 
 
 @pytest.mark.parametrize("piece", [1, 3])
