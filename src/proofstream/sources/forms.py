@@ -45,18 +45,18 @@ _CRI = Form("a line of a Kubernetes (CRI) log", f"cut -d' ' -f4- {_RUN}")
 _UTF16 = Form("text in UTF-16, not in UTF-8", f"iconv -f UTF-16 -t UTF-8 {_RUN}")
 _UTF32 = Form("text in UTF-32, not in UTF-8", f"iconv -f UTF-32 -t UTF-8 {_RUN}")
 _BINARY = Form("binary data, not text", _EVENTS_ONLY)
-_TAR = Form("a tar archive", f"tar -xOf {_RUN}")
+# By the bytes that show it, and their place.
 _PACKED = {
-    b"\xfd7zXZ\0": Form("data compressed with xz", f"xz -dc {_RUN}"),
-    b"BZh": Form("data compressed with bzip2", f"bzip2 -dc {_RUN}"),
-    b"\x04\x22\x4d\x18": Form("data compressed with lz4", f"lz4 -dc {_RUN}"),
-    b"PK\x03\x04": Form("a zip archive", f"unzip -p {_RUN}"),
-    b"7z\xbc\xaf\x27\x1c": Form("a 7z archive", f"7z e -so {_RUN}"),
+    (b"\xfd7zXZ\0", 0): Form("data compressed with xz", f"xz -dc {_RUN}"),
+    (b"1AY&SY", 4): Form("data compressed with bzip2", f"bzip2 -dc {_RUN}"),
+    (b"\x04\x22\x4d\x18", 0): Form("data compressed with lz4", f"lz4 -dc {_RUN}"),
+    (b"PK\x03\x04", 0): Form("a zip archive", f"unzip -p {_RUN}"),
+    (b"7z\xbc\xaf\x27\x1c", 0): Form("a 7z archive", f"7z e -so {_RUN}"),
+    (b"ustar", 257): Form("a tar archive", f"tar -xOf {_RUN}"),
     # Where these are unpacked, no line is made of them.
-    b"\x1f\x8b\x08": Form("data compressed with gzip, which is not unpacked here", f"gzip -dc {_RUN}"),
-    b"\x28\xb5\x2f\xfd": Form("data compressed with zstd, which is not unpacked here", f"zstd -dc {_RUN}"),
+    (b"\x1f\x8b\x08", 0): Form("data compressed with gzip, which is not unpacked here", f"gzip -dc {_RUN}"),
+    (b"\x28\xb5\x2f\xfd", 0): Form("data compressed with zstd, which is not unpacked here", f"zstd -dc {_RUN}"),
 }
-_TAR_MAGIC, _TAR_AT = b"ustar", 257
 _UTF32_MARKS, _UTF16_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), (b"\xff\xfe", b"\xfe\xff")
 # Without a mark: text of our alphabet has a zero in every other byte.
 _UTF16_TEXT = re.compile(rb"(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2}")
@@ -88,9 +88,7 @@ def packed_form(head: bytes) -> Form | None:
         return _UTF32
     if head.startswith(_UTF16_MARKS) or _UTF16_TEXT.match(head):
         return _UTF16
-    if head.startswith(_TAR_MAGIC, _TAR_AT):
-        return _TAR
-    return next((form for magic, form in _PACKED.items() if head.startswith(magic)), None)
+    return next((form for (magic, place), form in _PACKED.items() if head.startswith(magic, place)), None)
 
 
 def is_binary(head: bytes) -> bool:
