@@ -10,9 +10,17 @@ from rich.text import Text
 
 from proofstream import LogLevel, safe_text
 from proofstream_console import words
+from proofstream_console.durations import sources_of
 from proofstream_console.formats import CHECK, CROSS, WAIT, count, counted, duration
 from proofstream_console.proof_summary import ProofSummary
-from proofstream_console.report_tables import kind_table, proof_table, slowest_table, state_tables, trace_text
+from proofstream_console.report_tables import (
+    kind_table,
+    phase_table,
+    proof_table,
+    slowest_table,
+    state_tables,
+    trace_text,
+)
 from proofstream_console.run_summary import RunSummary
 from proofstream_console.totals import Totals
 
@@ -31,6 +39,8 @@ def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
         blocks += [Text(""), proof_table(summary, width)]
     if summary.by_kind or summary.parts:
         blocks += [Text(""), kind_table(summary, width)]
+    if len(summary.phases):
+        blocks += [Text(""), phase_table(summary, width)]
     if summary.slowest and totals.proofs:
         blocks += [Text(""), slowest_table(summary, width)]
     for table in state_tables(summary, width):
@@ -62,8 +72,8 @@ def _headlines(summary: RunSummary) -> Iterator[Text]:
 def _headline(summary: RunSummary, proof: ProofSummary) -> Text:
     title = words.full_title(proof)
     if proof.proof is not None:
-        after = duration(summary.elapsed_ns(proof.proof)) + words.active_place(proof.proof.active_layers)
-        return Text(f"{WAIT} ", style="bold yellow").append(title, "bold").append(f": not finished after {after}")
+        said = words.not_finished(proof, summary.elapsed)
+        return Text(f"{WAIT} ", style="bold yellow").append(title, "bold").append(f": {said}")
     good = proof.aborted_reason is None
     mark, style = (CHECK, "bold green") if good else (CROSS, "bold red")
     return Text(f"{mark} ", style=style).append(title, "bold").append(": ").append(words.outcome(proof), style)
@@ -100,6 +110,8 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     if said := _disagreement(summary):
         yield "", Text(said, style="yellow")
     yield from _sessions(summary)
+    if summary.totals.at_once:
+        yield "at once", Text(words.sessions_at_once(summary.totals.at_once), style="yellow")
     for line in words.device_lines(summary.devices, whole_run=True):
         yield "device", Text(line)
     yield from _states(summary)
@@ -130,11 +142,26 @@ def _proof_facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
         done = totals.layers_done + sum(proof.layers_done for proof in summary.open_proofs)
         yield "layers", Text(count(done) + _without_end(totals.layers_without_end))
     yield "rounds", Text(count(summary.rounds))
-    times = totals.proof_time
-    if times.count > 1:
-        yield "proof time", Text(f"{duration(times.mean_ns)} on average, {duration(times.longest_ns)} at most")
+    if said := words.proof_times(totals.proof_time):
+        yield "proof time", Text(said)
+    if said := _stages(summary, proofs[0] if totals.proofs == 1 else None):
+        yield "stages", Text(said)
     if totals.proofs == 1 and proofs[0].trace_id:
         yield "trace", trace_text(proofs[0])
+
+
+def _stages(summary: RunSummary, only: ProofSummary | None) -> str:
+    """Return the time in each stage, of the only proof or of all complete proofs together."""
+    if only is not None:
+        known = [(name, took) for name, took in only.stages if took.is_known]
+        whole = only.took.ns if only.took is not None and only.took.is_known else 0
+        return words.stages([(name, took.ns) for name, took in known], whole, {took.source for _, took in known})
+    stages = summary.totals.stages or {"layers": summary.totals.layers_time}
+    tallies = [(name, tally) for name, tally in stages.items() if tally.timed]
+    whole = summary.totals.proof_time.total_ns if summary.totals.stages else 0
+    return words.stages(
+        [(name, tally.total_ns) for name, tally in tallies], whole, sources_of(tally for _, tally in tallies)
+    )
 
 
 def _log_counts(summary: RunSummary) -> Text:

@@ -9,8 +9,9 @@ from proofstream import LayerKind
 
 CHECK, CROSS, WAIT, DOT, ARROW, ELLIPSIS, LINE = "✓", "✗", "○", "·", "→", "…", "━"
 TIMES, MICRO = "\N{MULTIPLICATION SIGN}", "\N{MICRO SIGN}"
+AT_LEAST = "≥"
 
-ASCII_FORMS = str.maketrans("✓✗○·→…█━\N{MULTIPLICATION SIGN}\N{MICRO SIGN}\N{REPLACEMENT CHARACTER}", "+xo->~#=xu?")
+ASCII_FORMS = str.maketrans("✓✗○·→…█━≥\N{MULTIPLICATION SIGN}\N{MICRO SIGN}\N{REPLACEMENT CHARACTER}", "+xo->~#=>xu?")
 """One ASCII character for each of ours, so that columns stay aligned in terminals that show only ASCII."""
 
 _SECOND = 10**9

@@ -13,7 +13,15 @@ from proofstream import LogLevel, safe_text
 from proofstream_console import words
 from proofstream_console.formats import CHECK, CROSS
 from proofstream_console.live_view import LiveView
-from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, Reporter
+from proofstream_console.news import (
+    LogLine,
+    News,
+    PluginTrouble,
+    ProofEnded,
+    ProofsAtOnce,
+    ProofSilent,
+    Reporter,
+)
 from proofstream_console.output import Output
 from proofstream_console.run_summary import RunSummary
 
@@ -99,6 +107,10 @@ class LiveFace:
                 return [Text(text, style=_LEVEL_STYLES.get(level, ""))]
             case PluginTrouble(health=health):
                 return [Text(words.plugin_trouble(health), style="red")]
+            case ProofSilent(proof=proof):
+                return [Text(f"warn   {words.proof_name(proof)} {words.unusual_silence(news)}", style="yellow")]
+            case ProofsAtOnce(source=source):
+                return [Text(f"warn   {words.proofs_at_once(source)}", style="yellow")]
             case ProofEnded():
                 return self._ended(news)
             case _:

@@ -45,7 +45,24 @@ class PluginTrouble:
     health: PluginHealth
 
 
-News: TypeAlias = ProofOpened | ProofEnded | LogLine | PluginTrouble
+@dataclass(frozen=True, slots=True)
+class ProofSilent:
+    """A proof has been silent for longer than usual. `longest_ns` is the longest silence before, in the same stage."""
+
+    proof: ProofSummary
+    stage: str | None
+    silent_ns: int
+    longest_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofsAtOnce:
+    """A session's proofs cannot be told apart: one began while another was open, and no job ids say which is which."""
+
+    source: str
+
+
+News: TypeAlias = ProofOpened | ProofEnded | LogLine | PluginTrouble | ProofSilent | ProofsAtOnce
 
 
 def is_urgent(news: News) -> bool:
@@ -57,7 +74,7 @@ def is_urgent(news: News) -> bool:
             return proof.aborted_reason is not None
         case ProofOpened():
             return False
-        case PluginTrouble():
+        case PluginTrouble() | ProofSilent() | ProofsAtOnce():
             return True
 
 

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
-from proofstream import safe_text
+from proofstream import Interval, Phase, safe_text
 from proofstream_console import words
-from proofstream_console.news import LogLine, News, PluginTrouble, ProofEnded, ProofOpened, Reporter
+from proofstream_console.news import (
+    LogLine,
+    News,
+    PluginTrouble,
+    ProofEnded,
+    ProofOpened,
+    ProofsAtOnce,
+    ProofSilent,
+    Reporter,
+)
+from proofstream_console.pace import Bucket
+from proofstream_console.phase_summary import path_of, running_parts
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.run_summary import RunSummary
 
 _STEP = 0.1
-_MIN_GAP_S = 1.0
+_STEPS_PER_S = 1.0
 _MAX_MENTIONED = 8
-"""Open proofs whose progress is reported: the first ones."""
+"""Open proofs whose progress is reported: the first ones; and as many groups of phases outside of open proofs."""
+
+
+_Key: TypeAlias = int | tuple[str, int]
+"""A proof's number; or the session of a group of phases, with what is around the group."""
+
+
+class _Mark(NamedTuple):
+    """How far a proof has come: its layers, its stage, and the outermost of what runs in it besides layers."""
+
+    layers: float = 0.0
+    stage: str | None = None
+    part: int | None = None
+    part_done: float = 0.0
+
+    def is_a_step_from(self, before: _Mark) -> bool:
+        if (self.stage, self.part) != (before.stage, before.part):
+            return True
+        return self.layers - before.layers >= _STEP or self.part_done - before.part_done >= _STEP
 
 
 class PlainFace:
@@ -33,7 +63,8 @@ class PlainFace:
         self._reporter = reporter
         self._write = write
         self._progress_s = progress_s
-        self._mentioned: dict[int, tuple[float, float]] = {}
+        self._mentioned: dict[_Key, tuple[float, _Mark]] = {}
+        self._steps = Bucket(per_s=_STEPS_PER_S, burst=1)
 
     def show_news(self, now: float) -> None:
         """Write the news at the time `now`, in seconds."""
@@ -54,23 +85,53 @@ class PlainFace:
         return lines
 
     def _progress(self, now: float) -> list[str]:
-        proofs = self._summary.open_proofs[:_MAX_MENTIONED]
-        self._mentioned = {proof.number: self._mentioned.get(proof.number, (now, 0.0)) for proof in proofs}
-        return [
-            words.proof_progress(proof, self._summary.elapsed_ns(proof.proof), proof.proof.active_layers)
+        summary = self._summary
+        proofs = summary.open_proofs[:_MAX_MENTIONED]
+        outside = summary.outside_phases()[:_MAX_MENTIONED]
+        marks: dict[_Key, _Mark] = {proof.number: _mark_of(proof) for proof in proofs}
+        keys = [_key_of(phases) for _, phases in outside]
+        marks |= {key: _part_mark(phases) for key, (_, phases) in zip(keys, outside, strict=True)}
+        self._mentioned = {key: self._mentioned.get(key, (now, _Mark(stage=mark.stage))) for key, mark in marks.items()}
+        lines = [
+            words.proof_progress(proof, summary.elapsed, summary.silent_ns(proof))
             for proof in proofs
-            if proof.proof is not None and self._is_due(proof, now)
+            if self._is_due(proof.number, marks[proof.number], now)
+        ]
+        return lines + [
+            words.outside_phases(proof, phases, summary.elapsed)
+            for key, (proof, phases) in zip(keys, outside, strict=True)
+            if self._is_due(key, marks[key], now)
         ]
 
-    def _is_due(self, proof: ProofSummary, now: float) -> bool:
+    def _is_due(self, key: _Key, mark: _Mark, now: float) -> bool:
         """Return whether a proof's last mention is long ago, or the proof has come a step further since."""
-        mentioned_at, mentioned_progress = self._mentioned[proof.number]
-        progress = proof.progress or 0.0
-        a_step = progress - mentioned_progress >= _STEP and now - mentioned_at >= _MIN_GAP_S
-        if not a_step and now - mentioned_at < self._progress_s:
+        mentioned_at, before = self._mentioned[key]
+        is_step = mark.is_a_step_from(before) and now - mentioned_at >= 1 / _STEPS_PER_S and self._steps.lets_pass(now)
+        if not is_step and now - mentioned_at < self._progress_s:
             return False
-        self._mentioned[proof.number] = (now, progress)
+        self._mentioned[key] = (now, mark)
         return True
+
+
+def _mark_of(proof: ProofSummary) -> _Mark:
+    interval = proof.proof
+    if interval is None:
+        return _Mark()
+    part = _part_mark(running_parts(interval))
+    return part._replace(layers=proof.progress or 0.0, stage=interval.stage)
+
+
+def _part_mark(parts: Sequence[Interval]) -> _Mark:
+    if not parts:
+        return _Mark()
+    outermost = path_of(parts[-1])[0]
+    done = (outermost.done or 0) / outermost.total if isinstance(outermost, Phase) and outermost.total else 0.0
+    return _Mark(part=outermost.ordinal, part_done=done)
+
+
+def _key_of(phases: Sequence[Phase]) -> _Key:
+    """Return what tells one group of phases from another while it runs."""
+    return phases[0].session_id, phases[0].ordinal if phases[0].proof is None else phases[0].proof.ordinal
 
 
 def _line(news: News) -> str:
@@ -83,3 +144,7 @@ def _line(news: News) -> str:
             return f"{level.value.lower()}: {safe_text(message, words.MAX_MESSAGE)}"
         case PluginTrouble(health=health):
             return words.plugin_trouble(health)
+        case ProofSilent(proof=proof):
+            return f"warn: {words.proof_name(proof)} {words.unusual_silence(news)}"
+        case ProofsAtOnce(source=source):
+            return f"warn: {words.proofs_at_once(source)}"

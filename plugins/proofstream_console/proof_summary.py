@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofstream import Interval, LayerEnd, LayerStart, Proof, reported_duration_ms
+from proofstream import Interval, LayerEnd, LayerStart, Phase, Proof, reported_duration_ms
+from proofstream_console.durations import Took, took
 from proofstream_console.formats import clip_optional
+from proofstream_console.phase_summary import FailedPhase, failed_phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,7 @@ class LayerSummary:
 
     index: int
     kind: str
-    duration_ns: int
+    took: Took
     rounds: int
     input_shape: tuple[int, int] | None
     output_shape: tuple[int, int] | None
@@ -44,12 +46,22 @@ class ProofSummary:
         layers_without_end: Layers that were done without an end event.
         rounds: Sumcheck rounds counted.
         lost: Events known to be missing while it was open.
-        duration_ns: Measured from envelope times; None while it is open.
-        after_layers_ns: How much of it came after its last layer's end.
+        parent_number: The number of the proof inside which it was started, or None.
+        at_once: Whether another proof was open at the same time, so that its lines need more than a number.
+        took: How long it took; None while it is open.
+        stages: The stages that it went through, each with how long it took; empty while it is open.
+        stage: The stage in which it ended, or None.
+        end_ambiguous: Whether its end may be another proof's.
         reported_ms: The producer's own durations of layers, summed.
         measured_ns: The measured durations of the same layers, summed.
         aborted_reason: Why it ended without success, or None.
-        last_layer: The layer that began last, as `(index, kind)`, or None.
+        aborted_layer: The layer in which it died, as `(index, kind)`, or None.
+        failed_phase: The phase that ended without success last; of those for the same reason, the innermost.
+        silent_ns: How long it had said nothing when it died, or None.
+        heard_unix_nano: The time of the latest event of its producer.
+        heard_in: The stage that it was in then.
+        heard_after_layers: Whether anything was heard of what follows its layers.
+        silence_told: Whether the reader was told that its silence is unusual.
         trace_id: Its trace, once one was started.
         trace_sampled: Whether that trace is exported.
     """
@@ -69,20 +81,40 @@ class ProofSummary:
     layers_without_end: int = 0
     rounds: int = 0
     lost: int = 0
-    duration_ns: int | None = None
-    after_layers_ns: int = 0
+    parent_number: int | None = None
+    at_once: bool = False
+    took: Took | None = None
+    stages: tuple[tuple[str, Took], ...] = ()
+    stage: str | None = None
+    end_ambiguous: bool = False
     reported_ms: int = 0
     measured_ns: int = 0
     aborted_reason: str | None = None
-    last_layer: tuple[int, str] | None = None
+    aborted_layer: tuple[int, str] | None = None
+    failed_phase: FailedPhase | None = None
+    silent_ns: int | None = None
+    heard_unix_nano: int = 0
+    heard_in: str | None = None
+    heard_after_layers: bool = False
+    silence_told: bool = False
     trace_id: str | None = None
     trace_sampled: bool = True
-    layers_end_unix_nano: int | None = None
 
     @property
     def progress(self) -> float | None:
-        """Its progress while it is open, from 0 to 1; None if no layers were announced."""
+        """The share of its layers that are done, from 0 to 1; None if it has ended or announced no layers."""
         return None if self.proof is None else self.proof.progress
+
+    @property
+    def died_in(self) -> FailedPhase | None:
+        """The phase in which it died, or None."""
+        failed = self.failed_phase
+        return failed if failed is not None and failed.reason == self.aborted_reason else None
+
+    @property
+    def layers_took(self) -> Took | None:
+        """How long its layers took together, from the first one's start to the last one's end; None if not known."""
+        return next((stage for name, stage in self.stages if name == "layers" and stage.is_known), None)
 
     def update_counts(self, proof: Proof) -> None:
         """Copy the counts that the timeline keeps."""
@@ -93,30 +125,37 @@ class ProofSummary:
         """Count a layer that ended."""
         if layer.aborted_reason is None:
             self.layers_done += 1
-            self.layers_end_unix_nano = max(self.layers_end_unix_nano or 0, layer.end_unix_nano or 0)
         if not layer.end_seen:
             self.layers_without_end += layer.aborted_reason is None
             return
         self.layers_ended += 1
         reported_ms = reported_duration_ms(layer)
-        if isinstance(layer.end_event, LayerEnd) and reported_ms is not None:
+        if isinstance(layer.end_event, LayerEnd) and reported_ms is not None and took(layer).is_known:
             self.reported_ms += reported_ms
             self.measured_ns += layer.duration_ns or 0
+
+    def count_phase(self, phase: Phase) -> None:
+        """Remember a phase that ended without success: it may be why the proof will."""
+        failed = failed_phase(phase)
+        if failed is not None and (self.failed_phase is None or self.failed_phase.reason != failed.reason):
+            self.failed_phase = failed
 
     def end_proof(self, proof: Proof) -> None:
         """Keep how the proof ended, and let go of the timeline's own, which holds all of its layers."""
         self.update_counts(proof)
         self.proof = None
-        self.duration_ns = proof.duration_ns
+        self.took = took(proof)
+        self.stage = proof.stage
+        self.stages = tuple((stage.name, took(stage)) for stage in proof.stages)
+        self.end_ambiguous = proof.end_ambiguous
+        self.silent_ns = proof.silent_ns
         self.aborted_reason = clip_optional(proof.aborted_reason)
-        if proof.end_unix_nano is not None and self.layers_end_unix_nano is not None:
-            self.after_layers_ns = max(0, proof.end_unix_nano - self.layers_end_unix_nano)
-        last = proof.last_layer
-        if last is not None and last.key is not None:
-            self.last_layer = (last.key, last.layer_kind)
+        layer = proof.aborted_layer
+        if layer is not None and layer.key is not None:
+            self.aborted_layer = (layer.key, layer.layer_kind)
 
 
-def summarize_proof(proof: Proof, number: int) -> ProofSummary:
+def summarize_proof(proof: Proof, number: int, parent: ProofSummary | None) -> ProofSummary:
     """Make the summary of a proof that began."""
     return ProofSummary(
         number=number,
@@ -128,6 +167,9 @@ def summarize_proof(proof: Proof, number: int) -> ProofSummary:
         num_layers=proof.num_layers,
         start_seen=proof.start_seen,
         proof=proof,
+        parent_number=None if parent is None else parent.number,
+        heard_unix_nano=proof.start_unix_nano,
+        heard_in=proof.stage,
     )
 
 
@@ -137,7 +179,7 @@ def summarize_layer(layer: Interval, proof_number: int) -> LayerSummary:
     return LayerSummary(
         index=layer.key or 0,
         kind=layer.layer_kind,
-        duration_ns=layer.duration_ns or 0,
+        took=took(layer),
         rounds=layer.rounds,
         input_shape=None if start is None else start.input_shape,
         output_shape=None if start is None else start.output_shape,

@@ -8,24 +8,32 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from proofstream import IntervalKind, safe_text
+from proofstream import safe_text
 from proofstream_console import words
-from proofstream_console.formats import DOT, count, counted, duration, fine_percent, index, kind_style, shapes, size
+from proofstream_console.durations import DurationTally, sources_of
+from proofstream_console.formats import (
+    DOT,
+    UNKNOWN,
+    count,
+    counted,
+    duration,
+    fine_percent,
+    index,
+    kind_style,
+    shapes,
+    size,
+)
+from proofstream_console.phase_summary import IN_PROOFS
 from proofstream_console.proof_summary import LayerSummary, ProofSummary
 from proofstream_console.run_summary import RunSummary
 from proofstream_console.state_summary import StateProgramSummary
-from proofstream_console.totals import DurationTally
 
 _WIDE = 64
 _NARROW = 48
-_PARTS = {
-    IntervalKind.WEIGHT_OPENING: "weight opening",
-    IntervalKind.WEIGHT_BINDING: "weight binding",
-    IntervalKind.STARK_PROOF: "STARK proof",
-}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MAX_ABORTED = 5
-_NOTABLE_SHARE = 0.01
+_MAX_PHASES = 12
+"""Phases in their table: those that took the most time."""
 
 
 def _table(title: str = "") -> Table:
@@ -34,6 +42,8 @@ def _table(title: str = "") -> Table:
         title=title or None,
         title_justify="left",
         title_style="bold",
+        caption_justify="left",
+        caption_style="dim",
         header_style="dim",
         padding=(0, 2, 0, 0),
         pad_edge=False,
@@ -42,9 +52,16 @@ def _table(title: str = "") -> Table:
     return table
 
 
+def _remark(table: Table, *remarks: str) -> None:
+    """Add remarks beneath a table, those that are not empty."""
+    said = "; ".join(filter(None, remarks))
+    table.caption = f"  {said}" if said else None
+
+
 def kind_table(summary: RunSummary, width: int) -> Table:
     """Make the table of where the time went, the kind that took the most first."""
-    table = _table("Time by layer kind")
+    tallies = [*summary.by_kind.values(), *summary.parts.values()]
+    table = _table("Time by layer kind" + words.worth(sources_of(tallies)))
     columns = _tally_columns(width)
     table.add_column("kind", no_wrap=True)
     for name in ("count", *columns, "share"):
@@ -59,18 +76,40 @@ def kind_table(summary: RunSummary, width: int) -> Table:
         bar = [Text(_bar(share, bar_width), style=style)] if bar_width else []
         cells = _tally_cells(tally, columns)
         table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *bar)
-    for name, tally in _other_times(summary):
-        table.add_row("", Text(name), *_tally_cells(tally, columns))
+    for part, tally in summary.parts.items():
+        # They may overlap with layers, so they have no share.
+        table.add_row("", Text(words.PARTS.get(part, part.value)), *_tally_cells(tally, columns))
+    _remark(table, words.untimed(summary.by_kind.values(), "layer"), words.untimed(summary.parts.values(), "part"))
     return table
 
 
-def _other_times(summary: RunSummary) -> Iterator[tuple[str, DurationTally]]:
-    """Yield the times outside of layers. They may overlap with layers, so they have no share."""
-    for part, tally in summary.parts.items():
-        yield _PARTS[part], tally
-    after = summary.totals.after_layers
-    if after.total_ns > summary.totals.proof_time.total_ns * _NOTABLE_SHARE:
-        yield "after layers", after
+def phase_table(summary: RunSummary, width: int) -> Table:
+    """Make the table of the phases that took the most time."""
+    phases = list(summary.phases)
+    shown = phases[:_MAX_PHASES]
+    tallies = [tally for _, _, tally in phases]
+    table = _table("Phases" + words.worth(sources_of(tallies)))
+    columns = _tally_columns(width)
+    whole = _time_of_all_proofs(summary)
+    table.add_column("phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 52))
+    for name in ("count", *columns, "self", *(["share"] if whole else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    for where, name, tally in shown:
+        share = [Text(fine_percent(tally.total_ns / whole) if where == IN_PROOFS else "")] if whole else []
+        own = Text(duration(tally.self_ns) if tally.timed else UNKNOWN)
+        table.add_row("", Text(words.phase_title(where, name)), *_tally_cells(tally, columns), own, *share)
+    hidden = len(phases) - len(shown)
+    more = f"{counted(hidden, 'more phase')} not shown" if hidden else ""
+    _remark(table, more, words.untimed(tallies, "phase"))
+    return table
+
+
+def _time_of_all_proofs(summary: RunSummary) -> int:
+    """Return the time that all proofs took together; 0 if it is not known of each."""
+    totals = summary.totals
+    if summary.open_proofs or not totals.all_timed:
+        return 0
+    return totals.proof_time.total_ns + totals.aborted_time.total_ns
 
 
 def _tally_columns(width: int) -> list[str]:
@@ -79,7 +118,10 @@ def _tally_columns(width: int) -> list[str]:
 
 def _tally_cells(tally: DurationTally, columns: list[str]) -> list[Text]:
     values = {"total": tally.total_ns, "mean": tally.mean_ns, "longest": tally.longest_ns}
-    return [Text(count(tally.count)), *(Text(duration(values[column])) for column in columns)]
+    return [
+        Text(count(tally.count)),
+        *(Text(duration(values[column]) if tally.timed else UNKNOWN) for column in columns),
+    ]
 
 
 def _bar(share: float, width: int) -> str:
@@ -90,7 +132,8 @@ def _bar(share: float, width: int) -> str:
 def slowest_table(summary: RunSummary, width: int) -> Table:
     """Make the table of the slowest layers."""
     layers = summary.slowest
-    table = _table("Slowest layers" if len(layers) > 1 else "Slowest layer")
+    title = "Slowest layers" if len(layers) > 1 else "Slowest layer"
+    table = _table(title + words.worth({layer.took.source for layer in layers}))
     many = summary.totals.proofs > 1
     wide = width >= _WIDE
     for name in [*(["proof"] if many else []), "layer"]:
@@ -105,7 +148,7 @@ def slowest_table(summary: RunSummary, width: int) -> Table:
         cells = [
             Text(index(layer.index)),
             Text(layer.kind, style=kind_style(layer.kind)),
-            Text(duration(layer.duration_ns)),
+            Text(words.short_time(layer.took)),
         ]
         last = [_layer_note(layer)] if wide else []
         table.add_row("", *proof, *cells, Text(count(layer.rounds)), *last)
@@ -139,15 +182,14 @@ def proof_table(summary: RunSummary, width: int) -> Table:
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("outcome", overflow="fold")
     for proof in shown:
-        open_ns = summary.elapsed_ns(proof.proof) if proof.proof is not None else 0
-        time = duration(open_ns if proof.duration_ns is None else proof.duration_ns)
+        took = summary.elapsed(proof.proof) if proof.proof is not None else proof.took
         table.add_row(
             "",
             Text(count(proof.number + 1)),
             Text(words.full_title(proof)),
             Text(count(proof.layers_done)),
             Text(count(proof.rounds)),
-            Text(time),
+            Text(UNKNOWN if took is None else words.short_time(took)),
             _short_outcome(proof),
         )
     return table
@@ -192,10 +234,7 @@ def _proofs_title(total: int, shown: int, aborted: int) -> str:
 def _short_outcome(proof: ProofSummary) -> Text:
     if proof.proof is not None:
         return Text("not finished", style="yellow")
-    if proof.aborted_reason is None:
-        said = Text("complete", style="green")
-    else:
-        said = Text(f"aborted{words.last_place(proof)}: {safe_text(proof.aborted_reason)}", style="red")
+    said = Text(words.short_outcome(proof), style="green" if proof.aborted_reason is None else "red")
     if proof.trace_id:
         said.append("\n").append_text(trace_text(proof))
     return said

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proofstream import (
+    PRODUCER,
     Batch,
     Change,
     Envelope,
@@ -23,6 +24,7 @@ from proofstream import (
     LogLevel,
     Noted,
     Opened,
+    Phase,
     PluginHealth,
     Proof,
     ReportLine,
@@ -36,11 +38,23 @@ from proofstream import (
     UnknownEvent,
 )
 from proofstream_console.device_summary import DeviceSummary
+from proofstream_console.durations import LAID_OUT, DurationTally, Took, took
 from proofstream_console.formats import clip, clip_optional, count_by_name
-from proofstream_console.news import LogLine, NewsDesk, PluginTrouble, ProofEnded, ProofOpened
+from proofstream_console.news import (
+    LogLine,
+    NewsDesk,
+    PluginTrouble,
+    ProofEnded,
+    ProofOpened,
+    ProofsAtOnce,
+    ProofSilent,
+)
+from proofstream_console.pace import Throttle
+from proofstream_console.phase_summary import OpenPhases, PhaseTallies
 from proofstream_console.proof_summary import LayerSummary, ProofSummary, summarize_layer, summarize_proof
+from proofstream_console.silences import Silences
 from proofstream_console.state_summary import StateSummary
-from proofstream_console.totals import DurationTally, Totals
+from proofstream_console.totals import Totals
 from proofstream_console.trouble import NOT_WORKING, condense, is_troubled
 
 MAX_SESSIONS = 1024
@@ -57,16 +71,26 @@ MAX_TIME_SOURCES = 8
 
 SHOWN_LEVELS = frozenset({LogLevel.Info, LogLevel.Warn, LogLevel.Error, LogLevel.Unknown})
 
+_LOOK_FOR_SILENCE_EVERY_S = 1.0
+
 _NOT_OF_PRODUCERS = (SessionOpened, SessionClosed, EventsLost)
 
 
 @dataclass(slots=True)
 class SessionSummary:
-    """An open session: where it comes from, its latest event time, and when that was seen on our clock."""
+    """An open session.
+
+    Attributes:
+        source: Where it comes from.
+        latest_unix_nano: Its latest event time.
+        seen_at: When that was seen on our clock.
+        at_once_told: Whether the reader was told that its proofs cannot be told apart.
+    """
 
     source: str
     latest_unix_nano: int
     seen_at: float
+    at_once_told: bool = False
 
 
 class RunSummary:
@@ -96,6 +120,8 @@ class RunSummary:
         self._max_slowest = max_slowest
         self._layers_seen = 0
         self._batch_at = clock()
+        self._open_phases = OpenPhases()
+        self._look_for_silence = Throttle(_LOOK_FOR_SILENCE_EVERY_S, start=clock())
         self.totals = Totals()
         self.sessions: dict[str, SessionSummary] = {}
         self.sources: deque[str] = deque(maxlen=3)
@@ -104,6 +130,8 @@ class RunSummary:
         self.recent_aborted: deque[ProofSummary] = deque(maxlen=max_recent)
         self.by_kind: dict[str, DurationTally] = {}
         self.parts: dict[IntervalKind, DurationTally] = {}
+        self.phases = PhaseTallies()
+        self.silences = Silences()
         self.devices = DeviceSummary()
         self.states = StateSummary()
         self.health: dict[str, PluginHealth] = {}
@@ -147,19 +175,42 @@ class RunSummary:
         """Plugins that do not work, dropped events or did not deliver."""
         return [health for health in self.health.values() if is_troubled(health)]
 
-    def elapsed_ns(self, interval: Interval) -> int:
+    def outside_phases(self) -> list[tuple[ProofSummary | None, list[Phase]]]:
+        """Return the running phases of no open proof, each group with the ended proof that it belongs to, if any."""
+        return [(self._summary_of(proof), phases) for proof, phases in self._open_phases.outside().items()]
+
+    def elapsed(self, interval: Interval) -> Took:
         """Return how long an open interval has taken so far."""
-        session = self.sessions.get(interval.session_id)
+        if interval.start_source != LAID_OUT:
+            source = "measured" if interval.start_seen else "at_least"
+        else:
+            source = "at_least" if self._live else "unknown"
+        return Took(self.since(interval.session_id, interval.start_unix_nano), source)
+
+    def since(self, session_id: str, time_unix_nano: int) -> int:
+        """Return the nanoseconds that have passed in an open session since a time of its own."""
+        session = self.sessions.get(session_id)
         if session is None:
             return 0
         # Our clock measures only the time since the latest event, because the producer's clock may differ from ours.
-        now = session.latest_unix_nano + round(self.quiet_s(interval.session_id) * 1e9)
-        return max(0, now - interval.start_unix_nano)
+        now = session.latest_unix_nano + round(self.quiet_s(session_id) * 1e9)
+        return max(0, now - time_unix_nano)
 
     def quiet_s(self, session_id: str) -> float:
         """Return the seconds since the latest event of a session; 0 in a replay."""
         session = self.sessions.get(session_id)
         return max(0.0, self._clock() - session.seen_at) if self._live and session is not None else 0.0
+
+    def silent_ns(self, proof: ProofSummary) -> int | None:
+        """Return how long an open proof has said nothing, in nanoseconds; None in a replay."""
+        return self.since(proof.session_id, proof.heard_unix_nano) if self._live else None
+
+    def unusual_silence(self, proof: ProofSummary) -> ProofSilent | None:
+        """Return what there is to say about an open proof's silence, if it is longer than usual."""
+        silent_ns, stage = self.silent_ns(proof), proof.heard_in
+        if silent_ns is None or not self.silences.is_unusual(stage, silent_ns):
+            return None
+        return ProofSilent(proof, stage, silent_ns, self.silences.longest_ns(stage))
 
     # What the lane gives
 
@@ -169,6 +220,8 @@ class RunSummary:
         for envelope in batch:
             if not self._add_aside(envelope):
                 self._add_envelope(envelope)
+        if self._live and self._look_for_silence.is_due(self._batch_at):
+            self._tell_silence()
 
     def _add_aside(self, envelope: Envelope) -> bool:
         """Add an event that is not part of a producer's stream. Return False if it is part of one."""
@@ -194,6 +247,8 @@ class RunSummary:
         self.totals.events += not isinstance(event, _NOT_OF_PRODUCERS)
         if isinstance(event, UnknownEvent):
             count_by_name(self.unknown_kinds, event.kind)
+        if envelope.time_source is not None:
+            self._add_time_source(envelope.time_source)
         lost_before = self._timelines.session(session_id).lost_events
         changes = self._timelines.feed(envelope)
         self.totals.lost += self._timelines.session(session_id).lost_events - lost_before
@@ -227,8 +282,12 @@ class RunSummary:
             return  # it may be one that was counted when it was opened
         self.totals.sessions += 1
         self.sources.append(session.source)
-        if opened is not None and len(self.time_sources) < MAX_TIME_SOURCES:
-            self.time_sources.add(clip(opened.time_source))
+        if opened is not None:
+            self._add_time_source(opened.time_source)
+
+    def _add_time_source(self, source: str) -> None:
+        if len(self.time_sources) < MAX_TIME_SOURCES:
+            self.time_sources.add(clip(source))
 
     def _close_session(self, session_id: str, event: SessionClosed) -> None:
         self.totals.refused += event.refused
@@ -239,18 +298,34 @@ class RunSummary:
         self.devices.close_session(session_id)
 
     def _apply(self, change: Change) -> None:
+        if self._live:
+            self._hear(change)
         if isinstance(change, Noted):
             self._note(change.envelope)
         elif isinstance(change, Opened):
-            if isinstance(change.interval, Proof):
-                self._open_proof(change.interval)
-        elif isinstance(change.interval, Proof):
-            self._close_proof(change.interval)
-        elif change.interval.kind is IntervalKind.LAYER:
-            self._close_layer(change.interval)
+            self._begin(change.interval)
         else:
-            tally = self.parts.setdefault(change.interval.kind, DurationTally())
-            tally.add_duration(change.interval.duration_ns or 0)
+            self._end(change.interval)
+
+    def _begin(self, interval: Interval) -> None:
+        if isinstance(interval, Proof):
+            self._open_proof(interval)
+            return
+        if isinstance(interval, Phase):
+            self._open_phases.add_phase(interval)
+        proof = None if interval.proof is None else self._open.get(interval.proof)
+        if proof is not None and interval.proof is not None and interval.proof.walk_is_over:
+            proof.heard_after_layers = True
+
+    def _end(self, interval: Interval) -> None:
+        if isinstance(interval, Proof):
+            self._close_proof(interval)
+        elif isinstance(interval, Phase):
+            self._close_phase(interval)
+        elif interval.kind is IntervalKind.LAYER:
+            self._close_layer(interval)
+        else:
+            self.parts.setdefault(interval.kind, DurationTally()).add_duration(took(interval))
 
     def _note(self, envelope: Envelope) -> None:
         event = envelope.event
@@ -261,13 +336,67 @@ class RunSummary:
         elif isinstance(event, GpuStatus):
             self.devices.add_status(envelope.session_id, event)
 
-    # Proofs and layers
+    # Silence
+
+    def _hear(self, change: Change) -> None:
+        """Note that a proof's producer was heard, and how long it had been silent."""
+        interval = change.interval
+        if interval is None or change.envelope.origin != PRODUCER:
+            return
+        proof = interval if isinstance(interval, Proof) else interval.proof
+        heard = None if proof is None else self._open.get(proof)
+        if proof is None or heard is None:
+            return
+        silent_ns = change.envelope.time_unix_nano - heard.heard_unix_nano
+        if silent_ns > 0:
+            if change.envelope.time_source != LAID_OUT:
+                self.silences.add_silence(heard.heard_in, silent_ns)
+            heard.heard_unix_nano = change.envelope.time_unix_nano
+            heard.silence_told = False
+        if not isinstance(change, Noted):
+            heard.heard_in = proof.stage
+
+    def _tell_silence(self) -> None:
+        for proof in self._open.values():
+            unusual = None if proof.silence_told else self.unusual_silence(proof)
+            if unusual is not None:
+                proof.silence_told = True
+                self.news.put_news(unusual)
+
+    # Proofs, layers and phases
 
     def _open_proof(self, proof: Proof) -> None:
-        summary = summarize_proof(proof, self.totals.proofs)
+        parent = self._summary_of(proof.parent) if isinstance(proof.parent, Proof) else None
+        summary = summarize_proof(proof, self.totals.proofs, parent)
         self.totals.proofs += 1
+        if self._open:
+            summary.at_once = True
+            if len(self._open) == 1:  # where there are more, all are marked
+                next(iter(self._open.values())).at_once = True
         self._open[proof] = summary
         self.news.put_news(ProofOpened(summary))
+        self._look_for_overlap(proof.session_id)
+
+    def _look_for_overlap(self, session_id: str) -> None:
+        """Say once for each session that its proofs cannot be told apart, if that is so."""
+        session = self.sessions.get(session_id)
+        if session is None or session.at_once_told or not self._timelines.session(session_id).overlaps:
+            return
+        session.at_once_told = True
+        self.totals.at_once += 1
+        self.news.put_news(ProofsAtOnce(session.source))
+
+    def _summary_of(self, proof: Proof | None) -> ProofSummary | None:
+        """Return the summary of a proof that is open or ended lately."""
+        if proof is None:
+            return None
+        return self._open.get(proof) or self._find_proof(proof.session_id, proof.proof_ordinal)
+
+    def _find_proof(self, session_id: str, ordinal: int) -> ProofSummary | None:
+        for summary in (*self._open.values(), *reversed(self.recent)):
+            if summary.session_id == session_id and summary.ordinal == ordinal:
+                return summary
+        return None
 
     def _close_proof(self, proof: Proof) -> None:
         summary = self._open.pop(proof)
@@ -278,17 +407,26 @@ class RunSummary:
             self.recent_aborted.append(summary)
         self.news.put_news(ProofEnded(summary))
 
+    def _close_phase(self, phase: Phase) -> None:
+        self._open_phases.remove_phase(phase)
+        self.phases.add_phase(phase)
+        summary = None if phase.proof is None else self._open.get(phase.proof)
+        if summary is not None:
+            summary.count_phase(phase)
+
     def _close_layer(self, layer: Interval) -> None:
         summary = self._open.get(layer.proof) if layer.proof is not None else None
         if summary is not None:
             summary.count_layer(layer)
-        duration_ns = layer.duration_ns or 0
-        self.by_kind.setdefault(layer.layer_kind, DurationTally()).add_duration(duration_ns)
+        duration = took(layer)
+        self.by_kind.setdefault(layer.layer_kind, DurationTally()).add_duration(duration)
         self._layers_seen += 1
         slowest = self._slowest
-        if len(slowest) < self._max_slowest or (slowest and duration_ns > slowest[0][0]):
+        if duration.source == "unknown" or not self._max_slowest:
+            return
+        if len(slowest) < self._max_slowest or duration.ns > slowest[0][0]:
             found = summarize_layer(layer, summary.number if summary is not None else 0)
-            heapq.heappush(slowest, (duration_ns, -self._layers_seen, found))
+            heapq.heappush(slowest, (duration.ns, -self._layers_seen, found))
             if len(slowest) > self._max_slowest:
                 heapq.heappop(slowest)
 
@@ -311,7 +449,6 @@ class RunSummary:
             self.report_lines_left_out += 1
 
     def _add_trace(self, session_id: str, event: TraceStarted) -> None:
-        for summary in (*self._open.values(), *reversed(self.recent)):
-            if summary.session_id == session_id and summary.ordinal == event.proof:
-                summary.trace_id, summary.trace_sampled = clip(event.trace_id), event.sampled
-                return
+        summary = self._find_proof(session_id, event.proof)
+        if summary is not None:
+            summary.trace_id, summary.trace_sampled = clip(event.trace_id), event.sampled

@@ -1,12 +1,30 @@
-"""Sentences about proofs, layers and plugins, shared by live view, plain lines and report."""
+"""Sentences about proofs, layers, phases and plugins, shared by live view, plain lines and report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from proofstream import Interval, PluginHealth, safe_text
+from proofstream import Interval, IntervalKind, Phase, PluginHealth, safe_text
 from proofstream_console.device_summary import DeviceFigures, DeviceSummary, MeasuredDevice
-from proofstream_console.formats import DOT, count, counted, duration, index, memory, percent, size
+from proofstream_console.durations import DurationTally, Took
+from proofstream_console.formats import (
+    ARROW,
+    AT_LEAST,
+    DOT,
+    UNKNOWN,
+    count,
+    counted,
+    duration,
+    fine_percent,
+    index,
+    memory,
+    percent,
+    size,
+)
+from proofstream_console.news import ProofSilent
+from proofstream_console.phase_summary import AFTER_PROOFS, OUTSIDE, path_of, running_parts
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.state_summary import StateCircuitSummary, StateProgramSummary
 from proofstream_console.trouble import NOT_WORKING, dropped_events, undelivered
@@ -14,6 +32,85 @@ from proofstream_console.trouble import NOT_WORKING, dropped_events, undelivered
 MAX_NAME = 60
 MAX_MESSAGE = 500
 MAX_LINE = 1000
+
+SILENCE_TOLD_FROM_NS = 10**9
+"""A silence below a second is not worth a word."""
+
+_GENERATED_JOB = re.compile(r"proof-\d+")
+"""The names that `session.proof` gives to its jobs."""
+
+_WORTHS = ("measured", "reported", "derived")
+
+PARTS = {
+    IntervalKind.WEIGHT_OPENING: "weight opening",
+    IntervalKind.WEIGHT_BINDING: "weight binding",
+    IntervalKind.STARK_PROOF: "STARK proof",
+}
+"""What runs in a proof besides layers and phases."""
+
+STAGES = {"before_layers": "before layers", "layers": "layers", "after_layers": "after layers"}
+"""The stages of a proof."""
+
+_IN_STAGES = {"before_layers": " before its layers", "layers": " among its layers", "after_layers": " after its layers"}
+
+PROOFS_AT_ONCE = (
+    "proofs ran at once without job ids, or one died unseen: which event is whose is not always known; "
+    "send job frames, or use session.proof"
+)
+"""What a session does whose proofs overlap, and what to do about it."""
+
+
+Elapsed: TypeAlias = Callable[[Interval], Took]
+"""Returns how long an open interval has taken so far."""
+
+
+# Durations
+
+
+def time(took: Took) -> str:
+    """Return a duration with its worth: `1.72 s`, `1.72 s, as reported`, `at least 529 ms`."""
+    said = duration(took.ns)
+    match took.source:
+        case "measured":
+            return said
+        case "reported":
+            return f"{said}, as reported"
+        case "at_least":
+            return f"at least {said}"
+        case "derived":
+            return f"{said}, derived"
+        case _:
+            return "an unknown time"
+
+
+def short_time(took: Took) -> str:
+    """Return a duration for a column of a table."""
+    if took.source == "unknown":
+        return UNKNOWN
+    return f"{AT_LEAST} {duration(took.ns)}" if took.source == "at_least" else duration(took.ns)
+
+
+def worth(sources: Collection[str]) -> str:
+    """Return what figures rest on, in brackets: ` (measured and reported)`; empty if there are none."""
+    known = [source for source in _WORTHS if source in sources]
+    return f" ({' and '.join(known)})" if known else ""
+
+
+def untimed(tallies: Iterable[DurationTally], noun: str) -> str:
+    """Return a remark about intervals that no sum contains, because their time is not known; or an empty text."""
+    number = sum(tally.count - tally.timed for tally in tallies)
+    return f"without {counted(number, noun)} whose time is not known" if number else ""
+
+
+def _why_unknown(proof: ProofSummary) -> str:
+    """Return what is known instead of a proof's duration."""
+    if proof.end_ambiguous:
+        return "its time is not known, because its end may be another proof's"
+    layers = proof.layers_took
+    return "its time is not known" if layers is None else f"layers {duration(layers.ns)}; the whole is not known"
+
+
+# Proofs
 
 
 def proof_title(proof: ProofSummary) -> str:
@@ -27,21 +124,38 @@ def _on_backend(proof: ProofSummary) -> str:
 
 
 def full_title(proof: ProofSummary) -> str:
-    """Return a proof's title with the producer's name of the job, if it has one."""
-    return proof_title(proof) + _of_job(proof)
+    """Return a proof's title with its job, if that tells it apart, and the proof around it."""
+    return proof_title(proof) + _of_job(proof) + _inside(proof)
 
 
 def _of_job(proof: ProofSummary) -> str:
-    return f", job {safe_text(proof.job_id, 40)}" if proof.job_id else ""
+    """Return a proof's job. A name that was made up for it says something only beside others."""
+    if not proof.job_id or (not proof.at_once and _GENERATED_JOB.fullmatch(proof.job_id)):
+        return ""
+    return f", job {safe_text(proof.job_id, 40)}"
+
+
+def _inside(proof: ProofSummary) -> str:
+    return "" if proof.parent_number is None else f", inside proof {proof.parent_number + 1}"
+
+
+def proof_name(proof: ProofSummary) -> str:
+    """Return how a line calls a proof: `proof 3`; with its model and job where several are open at once."""
+    name = f"proof {proof.number + 1}"
+    if not proof.at_once:
+        return name
+    model = safe_text(proof.model_name, MAX_NAME) if proof.model_name else ""
+    told = (model + _of_job(proof)).removeprefix(", ")
+    return f"{name} ({told})" if told else name
 
 
 def proof_opened(proof: ProofSummary) -> str:
     """Return one line for a proof that began."""
     if not proof.start_seen:
-        return f"proof {proof.number + 1} joined after its start"
+        return f"proof {proof.number + 1} joined after its start{_of_job(proof)}"
     subject = f": {proof_title(proof)}" if proof.model_name else _on_backend(proof)
     layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
-    return f"proof {proof.number + 1} started{subject}{_of_job(proof)}{layers}"
+    return f"proof {proof.number + 1} started{subject}{_of_job(proof)}{_inside(proof)}{layers}"
 
 
 def layers_done(proof: ProofSummary) -> str:
@@ -57,37 +171,209 @@ def layers_of(proof: ProofSummary) -> str:
 
 def outcome(proof: ProofSummary) -> str:
     """Return how a proof ended."""
-    took = duration(proof.duration_ns or 0)
+    took = proof.took or Took(0, "unknown")
+    is_unknown = took.source == "unknown"
     if proof.aborted_reason is None:
-        return f"complete in {took}"
-    return f"aborted{last_place(proof)} after {took}: {safe_text(proof.aborted_reason)}"
+        return f"complete, {_why_unknown(proof)}" if is_unknown else f"complete in {time(took)}"
+    how_long = f" ({_why_unknown(proof)})" if is_unknown else f", {time(took)} in all"
+    return f"aborted{last_place(proof)}{how_long}: {safe_text(proof.aborted_reason)}"
+
+
+def short_outcome(proof: ProofSummary) -> str:
+    """Return how a proof ended, beside a column with its time."""
+    took = proof.took or Took(0, "unknown")
+    if proof.aborted_reason is not None:
+        return f"aborted{last_place(proof)}: {safe_text(proof.aborted_reason)}"
+    if took.source == "unknown":
+        return f"complete, {_why_unknown(proof)}"
+    return "complete" if took.source in ("measured", "at_least") else f"complete, time {took.source}"
 
 
 def last_place(proof: ProofSummary) -> str:
-    """Return where a proof was last seen: ` in layer 9 MatMul`, or an empty text."""
-    if proof.last_layer is None:
-        return ""
-    return f" in layer {index(proof.last_layer[0])} {proof.last_layer[1]}"
+    """Return where a proof died: ` in layer 9 MatMul`, ` after the last layer (7 of 7), after 5.80 s of silence`."""
+    place = _layers_place(proof)
+    if proof.died_in is not None:
+        died = proof.died_in
+        place += f"{',' if place else ''} in {_with_progress(died.name, died.done, died.total)}"
+    if proof.silent_ns is not None and proof.silent_ns >= SILENCE_TOLD_FROM_NS:
+        place += f"{',' if place else ''} after {duration(proof.silent_ns)} of silence"
+    return place
+
+
+def _layers_place(proof: ProofSummary) -> str:
+    if proof.aborted_layer is not None:
+        return f" in layer {index(proof.aborted_layer[0])} {proof.aborted_layer[1]}"
+    match proof.stage:
+        case "before_layers":
+            return " before the first layer"
+        case "layers":
+            return f" between layers, after {layers_of(proof)}"
+        case "after_layers":
+            return f" after the last layer ({layers_of(proof)})"
+        case _:
+            return ""
 
 
 def proof_ended(proof: ProofSummary) -> str:
     """Return one line for a proof that ended."""
     lost = f", {count(proof.lost)} events lost" if proof.lost else ""
-    return f"proof {proof.number + 1} {outcome(proof)} ({layers_done(proof)}, {counted(proof.rounds, 'round')}{lost})"
+    return f"{proof_name(proof)} {outcome(proof)} ({layers_done(proof)}, {counted(proof.rounds, 'round')}{lost})"
 
 
-def proof_progress(proof: ProofSummary, elapsed_ns: int, active: list[Interval]) -> str:
-    """Return one line for an open proof."""
-    share = f"{percent(proof.progress)}, " if proof.progress is not None else ""
-    return (
-        f"proof {proof.number + 1}: {share}{layers_done(proof)}, {counted(proof.rounds, 'round')}, "
-        f"{duration(elapsed_ns)}{active_place(active)}"
-    )
+def not_finished(proof: ProofSummary, elapsed: Elapsed) -> str:
+    """Return that a proof had not ended when the report was made, and where it was."""
+    if proof.proof is None:
+        return outcome(proof)
+    took = elapsed(proof.proof)
+    after = "" if took.source == "unknown" else f" after {time(took)}"
+    running = running_path(running_parts(proof.proof), elapsed)
+    where = active_place(proof.proof.active_layers, elapsed) + (f", in {running}" if running else "")
+    return f"not finished{after}{where}"
 
 
-def active_place(active: list[Interval]) -> str:
-    """Return where an open proof is: `, in layer 9 MatMul`, or an empty text."""
-    return f", in layer {index(active[-1].key or 0)} {active[-1].layer_kind}" if active else ""
+def sessions_at_once(sessions: int) -> str:
+    """Return in how many sessions proofs cannot be told apart, and what to do about it."""
+    return f"in {counted(sessions, 'session')} {PROOFS_AT_ONCE}"
+
+
+def proofs_at_once(source: str) -> str:
+    """Return one line for a session whose proofs cannot be told apart."""
+    return f"{safe_text(source, MAX_NAME)}: {PROOFS_AT_ONCE}"
+
+
+# What a running proof does
+
+
+def proof_progress(proof: ProofSummary, elapsed: Elapsed, silent_ns: int | None) -> str:
+    """Return one line for an open proof: its layers, what runs now, and how long it has taken."""
+    interval = proof.proof
+    if interval is None:
+        return proof_ended(proof)
+    said = _layers_now(proof, interval.stage)
+    said += active_place(interval.active_layers, elapsed)
+    running = running_path(_parts(proof), elapsed)
+    if running:
+        said += f"; {running}"
+    elif not interval.active_layers and (nothing := nothing_heard(proof, interval.stage, silent_ns)):
+        said += f"; {nothing}"
+    return f"{proof_name(proof)}: " + "; ".join(filter(None, [said, so_far(elapsed(interval))]))
+
+
+def _layers_now(proof: ProofSummary, stage: str | None) -> str:
+    match stage:
+        case "before_layers":
+            return f"before the first of {counted(proof.num_layers or 0, 'layer')}"
+        case "after_layers":
+            return all_layers_done(proof)
+        case _:
+            share = f" ({percent(proof.progress)})" if proof.progress is not None else ""
+            return f"{layers_done(proof)}{share}, {counted(proof.rounds, 'round')}"
+
+
+def layers_ratio(proof: ProofSummary) -> str:
+    """Return a bar's caption: `layers 2/4`."""
+    return f"layers {count(proof.layers_left_behind)}/{count(proof.num_layers or 0)}"
+
+
+def all_layers_done(proof: ProofSummary) -> str:
+    """Return that a proof has left its layers: `all 7 layers done`."""
+    done = counted(proof.layers_left_behind, "layer")
+    return f"{done} done" if proof.layers_left_behind == 1 else f"all {done} done"
+
+
+def nothing_heard(proof: ProofSummary, stage: str | None, silent_ns: int | None) -> str:
+    """Return that an open proof says nothing: `what follows has no events, silent for 11.0 s`; else an empty text."""
+    if silent_ns is None or silent_ns < SILENCE_TOLD_FROM_NS:
+        return ""
+    no_events = "what follows has no events, " if stage == "after_layers" and not proof.heard_after_layers else ""
+    return f"{no_events}silent for {duration(silent_ns)}"
+
+
+def unusual_silence(silent: ProofSilent) -> str:
+    """Return how long a proof has been silent, and that this is unusual."""
+    longest = f" (longest {duration(silent.longest_ns)})" if silent.longest_ns else ""
+    where = _IN_STAGES.get(silent.stage or "", "")
+    return f"silent for {duration(silent.silent_ns)}{where}, longer than ever{longest}"
+
+
+def so_far(elapsed: Took) -> str:
+    """Return how long an open interval has taken; an empty text if that is not known."""
+    return "" if elapsed.source == "unknown" else f"{time(elapsed)} so far"
+
+
+def active_place(active: list[Interval], elapsed: Elapsed) -> str:
+    """Return where an open proof is: `, in layer 9 MatMul for 3.00 s`, or an empty text."""
+    if not active:
+        return ""
+    layer = active[-1]
+    return f", in layer {index(layer.key or 0)} {layer.layer_kind}" + _time_after(" for ", elapsed(layer))
+
+
+def _time_after(word: str, elapsed: Took) -> str:
+    """Return a time after a word; an empty text if there is none, as in a replay, where time stands still."""
+    return "" if elapsed.source == "unknown" or not elapsed.ns else word + time(elapsed)
+
+
+def _parts(proof: ProofSummary) -> list[Interval]:
+    return [] if proof.proof is None else running_parts(proof.proof)
+
+
+def running_path(parts: Sequence[Interval], elapsed: Elapsed) -> str:
+    """Return the part that began last, inside those around it: `open > FRI commit 3/12, 1.20 s`; else an empty text."""
+    if not parts:
+        return ""
+    path = path_of(parts[-1])
+    said = f" {ARROW} ".join(map(part_name, path)) + _time_after(", ", elapsed(parts[-1]))
+    more = sum(part not in path for part in parts)
+    return f"{said}, and {count(more)} more beside it" if more else said
+
+
+def part_name(part: Interval) -> str:
+    """Return a phase with its progress, `weight commitments 30/96`, or another part with its number."""
+    if isinstance(part, Phase):
+        return _with_progress(part.name, part.done, part.total)
+    number = "" if part.key is None else f" {index(part.key)}"
+    return PARTS.get(part.kind, part.kind.value) + number
+
+
+def _with_progress(name: str, done: int | None, total: int | None) -> str:
+    progress = "" if done is None else f" {count(done)}" + ("" if total is None else f"/{count(total)}")
+    return safe_text(name, MAX_NAME) + progress
+
+
+def outside_phases(proof: ProofSummary | None, phases: Sequence[Interval], elapsed: Elapsed) -> str:
+    """Return one line for phases that run while their proof, if they have one, has ended."""
+    whose = "outside of proofs" if proof is None else f"{proof_name(proof)}, after its end"
+    return f"{whose}: {running_path(phases, elapsed)}"
+
+
+# Sums
+
+
+def proof_times(tally: DurationTally) -> str:
+    """Return how long proofs took that completed; an empty text if there was no more than one."""
+    if tally.count <= 1:
+        return ""
+    if not tally.timed:
+        return f"not known of {counted(tally.count, 'proof')}"
+    said = f"{duration(tally.mean_ns)} on average, {duration(tally.longest_ns)} at most{worth(tally.sources)}"
+    untimed_proofs = tally.count - tally.timed
+    return f"{said}, not known of {count(untimed_proofs)}" if untimed_proofs else said
+
+
+def stages(parts: Sequence[tuple[str, int]], whole_ns: int, sources: Collection[str]) -> str:
+    """Return the time in each stage and, if the whole is known, its share: `layers 24.1 ms (1.4 %), ...`."""
+    said = [
+        f"{STAGES.get(name, name)} {duration(ns)}" + (f" ({fine_percent(ns / whole_ns)})" if whole_ns else "")
+        for name, ns in parts
+    ]
+    return ", ".join(said) + worth(sources) if said else ""
+
+
+def phase_title(where: str, name: str) -> str:
+    """Return a phase's name, with a remark if it was not inside of a proof."""
+    remark = {AFTER_PROOFS: " (after the proof)", OUTSIDE: " (outside of proofs)"}.get(where, "")
+    return safe_text(name, MAX_NAME) + remark
 
 
 def hidden_lines(hidden: int) -> str:

@@ -9,7 +9,18 @@ from typing import TypeAlias
 import msgspec
 import pytest
 
-from proofstream import Catalog, Decoded, Envelope, LayerEnd, LineDecoder, SessionClosed, SessionOpened, WireError
+from proofstream import (
+    Catalog,
+    Decoded,
+    Envelope,
+    LayerEnd,
+    LineDecoder,
+    ProofComplete,
+    ProofStart,
+    SessionClosed,
+    SessionOpened,
+    WireError,
+)
 from proofstream.testing import START_UNIX_NANO, envelopes
 
 WIRE = Path(__file__).parents[2] / "data" / "wire"
@@ -32,14 +43,18 @@ def read_wire(name: str) -> tuple[list[Decoded], int]:
 
 
 def stream(name: str, *, time_source: str = "reconstructed", close: bool = True) -> tuple[Envelope, ...]:
-    """A stream's envelopes; time passes only at layer ends, as long as each says that its layer took."""
+    """A stream's envelopes; time passes at ends only, as long as each says that its layer or its proof took."""
     decoded, refused = read_wire(name)
-    now = START_UNIX_NANO
+    now = started = START_UNIX_NANO
     laid_out: list[Envelope] = []
     for envelope in envelopes(decoded, close=close):
         event = envelope.event
         if isinstance(event, LayerEnd):
             now += event.duration_ms * 1_000_000
+        elif isinstance(event, ProofStart):
+            started = now
+        elif isinstance(event, ProofComplete):
+            now = max(now, started + event.duration_ms * 1_000_000)
         elif isinstance(event, SessionOpened):
             event = msgspec.structs.replace(event, source=f"{name}.jsonl", time_source=time_source)
         elif isinstance(event, SessionClosed):

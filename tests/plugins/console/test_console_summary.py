@@ -124,7 +124,7 @@ def test_numbers_are_those_of_the_stream(name: str, streams: Streams) -> None:
     if "stark" in expected:
         assert summary.parts[IntervalKind.STARK_PROOF].count == expected["stark"]
     if "aborted_in_layer" in expected:
-        assert summary.recent_aborted[0].last_layer == (expected["aborted_in_layer"], "MatMul")
+        assert summary.recent_aborted[0].aborted_layer == (expected["aborted_in_layer"], "MatMul")
     if "layers_without_end" in expected:
         assert summary.totals.layers_without_end == len(expected["layers_without_end"])
 
@@ -139,7 +139,7 @@ def test_the_slowest_layers_are_kept_in_order() -> None:
         time += took * 1_000_000
         now.append(msgspec.structs.replace(end, time_unix_nano=time))
     summary.add_batch(tuple(now))
-    assert [(layer.index, layer.duration_ns) for layer in summary.slowest] == [
+    assert [(layer.index, layer.took.ns) for layer in summary.slowest] == [
         (1, 9_000_000),
         (3, 9_000_000),
         (4, 7_000_000),
@@ -165,9 +165,9 @@ def test_running_time_goes_on_with_our_clock_when_live() -> None:
     feed(summary, proof_start(), layer_start(1))
     (proof,) = summary.open_proofs
     assert proof.proof is not None
-    at_first = summary.elapsed_ns(proof.proof)
+    at_first = summary.elapsed(proof.proof).ns
     clock.now += 2.5
-    assert summary.elapsed_ns(proof.proof) - at_first == 2_500_000_000
+    assert summary.elapsed(proof.proof).ns - at_first == 2_500_000_000
     assert summary.quiet_s("s") == 2.5
 
 
@@ -178,7 +178,7 @@ def test_running_time_stands_still_with_the_events_of_a_replay() -> None:
     (proof,) = summary.open_proofs
     assert proof.proof is not None
     clock.now += 1000
-    assert summary.elapsed_ns(proof.proof) == 1_000_000
+    assert summary.elapsed(proof.proof).ns == 1_000_000
     assert summary.quiet_s("s") == 0
 
 

@@ -32,7 +32,7 @@ from proofstream import (
     UnknownEvent,
 )
 from proofstream.testing import InlineHost, envelopes
-from proofstream_console import ConsolePlugin
+from proofstream_console import ConsolePlugin, words
 from proofstream_console.closing_report import closing_report
 from proofstream_console.formats import MAX_NAMED
 from proofstream_console.live_view import LiveView
@@ -115,7 +115,7 @@ def test_live_view_of_a_running_proof() -> None:
     clock.now += 1.5
     assert view_of(summary, width=72) == [
         "mlp on cpu   test                                                 1.50 s",
-        f"  {'━' * 48}  25 %  1 of 4 layers",
+        f"  {'━' * 51}  25 %  layers 1/4",
         "  layer    2  MatMul      1×4 → 1×2  GPU 1                        1.50 s",
         "0 rounds · nothing lost · slowest layer 3 MatMul 1.00 ms",
         "MatMul 100.0 %",
@@ -133,7 +133,7 @@ def test_live_view_says_when_nothing_is_heard() -> None:
     lines = view_of(summary)
     assert lines[2].startswith("  layer    1  MatMul      1×4 → 1×2 ")
     assert lines[2].endswith("✓ 1.00 ms"), "the layer that ended last is still shown"
-    assert lines[3] == "  nothing heard for 12.0 s"
+    assert lines[3] == "    silent for 12.0 s"
 
 
 @pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 80, 100, 250])
@@ -186,22 +186,23 @@ def test_report_of_a_complete_proof(streams: Streams) -> None:
     summary.add_batch(tuple(envelopes([trace], close=False)[1:]))
     assert report_of(summary) == (
         """\
-✓ proof on cpu-gkr: complete in 31.8 s
+✓ proof on cpu-gkr: complete, layers 31.8 s; the whole is not known
   layers   211 of 211
   rounds   1,230
+  stages   layers 31.8 s (derived)
   trace    4bf92f3577b34da6a3ce929d0e0e4736
   lost     no events
   refused  no lines
   times    laid out from the producer's own durations
   source   smollm2-135m-cpu.jsonl
 
-Time by layer kind
+Time by layer kind (reported)
   kind        count    total     mean  longest   share
   MatMul        120   31.7 s   264 ms   399 ms  99.7 %  ██████████████████
   RMSNorm        61  58.0 ms   951 µs  2.00 ms   0.2 %
   Activation     30  33.0 ms  1.10 ms  2.00 ms   0.1 %
 
-Slowest layers
+Slowest layers (reported)
   layer  kind      time  rounds  shapes
      88  MatMul  399 ms      10  1×576 → 1×1536
     135  MatMul  397 ms      10  1×576 → 1×576
@@ -216,7 +217,7 @@ def test_report_names_the_aborted_proof_and_where_it_died(streams: Streams) -> N
     summary.add_batch(streams("aborted-then-next"))
     said = report_of(summary, width=100)
     assert said.startswith("✗ 2 proofs: 1 complete, 1 aborted\n")
-    assert "1  proof on gpu-gkr      12      46  1.76 s  aborted in layer 9 MatMul: another proof started" in said
+    assert "1  proof on gpu-gkr      12      46       ?  aborted in layer 9 MatMul: another proof started" in said
     assert "2  proof on gpu-gkr      22      90  3.32 s  complete" in said
     assert "NVIDIA H100 80GB HBM3 (reported)" in said, "its free memory never changes, so it is the total"
     assert "busy" not in said, "the utilization of this stream is the walk's progress in disguise"
@@ -251,7 +252,7 @@ def test_report_when_the_end_was_not_awaited() -> None:
     clock = Clock()
     summary = fed(proof_start(), layer_start(1), clock=clock)
     clock.now += 3
-    assert report_of(summary).startswith("○ mlp on cpu: not finished after 3.00 s, in layer 1 MatMul\n")
+    assert report_of(summary).startswith("○ mlp on cpu: not finished after 3.00 s, in layer 1 MatMul for 3.00 s\n")
 
 
 def test_report_when_nothing_came() -> None:
@@ -376,13 +377,14 @@ def test_plain_lines_of_a_small_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     where = "in layer 1 MatMul"
     assert said.split("\n\n")[0].splitlines() == [
         "proof 1 started: mlp on cpu, 4 layers",
-        "proof 1: 25 %, 1 of 4 layers, 0 rounds, 2.00 ms",
+        "proof 1: 1 of 4 layers (25 %), 0 rounds; 2.00 ms so far",
         "info: it is a cat",
         "warn: lagged 17 events",
-        "proof 1: 50 %, 2 of 4 layers, 0 rounds, 7.00 ms",
-        f"proof 1 aborted {where} after 9.00 ms: another proof started (2 of 4 layers, 0 rounds, 17 events lost)",
+        "proof 1: 2 of 4 layers (50 %), 0 rounds; 7.00 ms so far",
+        f"proof 1 aborted {where}, 9.00 ms in all: another proof started (2 of 4 layers, 0 rounds, 17 events lost)",
         "proof 2 started: mlp on cpu, 1 layer",
-        "proof 2: 100 %, 1 of 1 layer, 0 rounds, 2.00 ms",
+        f"warn: test: {words.PROOFS_AT_ONCE}",
+        "proof 2: 1 layer done; 2.00 ms so far",
         "proof 2 complete in 3.00 ms (1 of 1 layer, 0 rounds)",
     ]
     assert "\x1b" not in said
@@ -398,8 +400,8 @@ def test_plain_lines_mention_a_proof_that_hangs() -> None:
         host.tick()
     lines = [line for line in stream.getvalue().splitlines() if "in layer 1 MatMul" in line]
     assert lines == [
-        "proof 1: 0 %, 0 of 2 layers, 0 rounds, 10.3 s, in layer 1 MatMul",
-        "proof 1: 0 %, 0 of 2 layers, 0 rounds, 20.3 s, in layer 1 MatMul",
+        "proof 1: 0 of 2 layers (0 %), 0 rounds, in layer 1 MatMul for 10.3 s; 10.3 s so far",
+        "proof 1: 0 of 2 layers (0 %), 0 rounds, in layer 1 MatMul for 20.3 s; 20.3 s so far",
     ]
 
 
@@ -453,15 +455,6 @@ def test_a_run_that_ended_before_anything_was_opened_has_no_report() -> None:
     host.tick()
     host.close()
     assert stream.getvalue() == ""
-
-
-def test_live_view_says_when_a_layer_is_silent_for_longer_than_layers_take() -> None:
-    clock = Clock()
-    summary = fed(proof_start(), layer_start(1), layer_end(1), layer_start(0), clock=clock, live=True)
-    clock.now += 9.0
-    assert "nothing heard" not in "\n".join(view_of(summary))
-    clock.now += 2.0
-    assert "  nothing heard for 11.0 s; the longest layer so far took 1.00 ms" in view_of(summary)
 
 
 def test_report_names_undeclared_kinds() -> None:
