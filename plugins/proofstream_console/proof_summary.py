@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proofstream import Interval, LayerEnd, LayerStart, Phase, Proof, reported_duration_ms
 from proofstream_console.durations import Took, took
@@ -47,6 +47,7 @@ class ProofSummary:
         rounds: Sumcheck rounds counted.
         lost: Events known to be missing while it was open.
         parent_number: The number of the proof inside which it was started, or None.
+        inner: The numbers of the open proofs that were started inside this one.
         at_once: Whether another proof was open at the same time, so that its lines need more than a number.
         took: How long it took; None while it is open.
         stages: The stages that it went through, each with how long it took; empty while it is open.
@@ -82,6 +83,7 @@ class ProofSummary:
     rounds: int = 0
     lost: int = 0
     parent_number: int | None = None
+    inner: list[int] = field(default_factory=list[int])
     at_once: bool = False
     took: Took | None = None
     stages: tuple[tuple[str, Took], ...] = ()

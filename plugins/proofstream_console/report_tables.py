@@ -89,9 +89,9 @@ def phase_table(summary: RunSummary, width: int) -> Table:
     shown = phases[:_MAX_PHASES]
     tallies = [tally for _, _, tally in phases]
     table = _table("Phases" + words.worth(sources_of(tallies)))
-    columns = _tally_columns(width)
+    columns = ["total", *(["longest"] if width >= _WIDE else [])]
     whole = _time_of_all_proofs(summary)
-    table.add_column("phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 52))
+    table.add_column("phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 44))
     for name in ("count", *columns, "self", *(["share"] if whole else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for where, name, tally in shown:

@@ -208,7 +208,7 @@ class RunSummary:
     def unusual_silence(self, proof: ProofSummary) -> ProofSilent | None:
         """Return what there is to say about an open proof's silence, if it is longer than usual."""
         silent_ns, stage = self.silent_ns(proof), proof.heard_in
-        if silent_ns is None or not self.silences.is_unusual(stage, silent_ns):
+        if silent_ns is None or proof.inner or not self.silences.is_unusual(stage, silent_ns):
             return None
         return ProofSilent(proof, stage, silent_ns, self.silences.longest_ns(stage))
 
@@ -355,6 +355,15 @@ class RunSummary:
             heard.silence_told = False
         if not isinstance(change, Noted):
             heard.heard_in = proof.stage
+        self._hear_around(proof, heard.heard_unix_nano)
+
+    def _hear_around(self, proof: Proof, time_unix_nano: int) -> None:
+        """Note in the proofs around one that it was heard: they wait for it, and that is no silence of theirs."""
+        while isinstance(proof.parent, Proof):
+            proof = proof.parent
+            around = self._open.get(proof)
+            if around is not None:
+                around.heard_unix_nano = max(around.heard_unix_nano, time_unix_nano)
 
     def _tell_silence(self) -> None:
         for proof in self._open.values():
@@ -369,6 +378,8 @@ class RunSummary:
         parent = self._summary_of(proof.parent) if isinstance(proof.parent, Proof) else None
         summary = summarize_proof(proof, self.totals.proofs, parent)
         self.totals.proofs += 1
+        if parent is not None:
+            parent.inner.append(summary.number)
         if self._open:
             summary.at_once = True
             if len(self._open) == 1:  # where there are more, all are marked
@@ -400,6 +411,9 @@ class RunSummary:
 
     def _close_proof(self, proof: Proof) -> None:
         summary = self._open.pop(proof)
+        around = self._open.get(proof.parent) if isinstance(proof.parent, Proof) else None
+        if around is not None:
+            around.inner.remove(summary.number)
         summary.end_proof(proof)
         self.totals.add_proof(summary)
         self.recent.append(summary)

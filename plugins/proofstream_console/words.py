@@ -13,6 +13,7 @@ from proofstream_console.formats import (
     ARROW,
     AT_LEAST,
     DOT,
+    ELLIPSIS,
     UNKNOWN,
     count,
     counted,
@@ -35,6 +36,8 @@ MAX_LINE = 1000
 
 SILENCE_TOLD_FROM_NS = 10**9
 """A silence below a second is not worth a word."""
+
+_LONGEST_PATH = 4
 
 _GENERATED_JOB = re.compile(r"proof-\d+")
 """The names that `session.proof` gives to its jobs."""
@@ -125,7 +128,7 @@ def _on_backend(proof: ProofSummary) -> str:
 
 def full_title(proof: ProofSummary) -> str:
     """Return a proof's title with its job, if that tells it apart, and the proof around it."""
-    return proof_title(proof) + _of_job(proof) + _inside(proof)
+    return proof_title(proof) + _inside(proof) + _of_job(proof)
 
 
 def _of_job(proof: ProofSummary) -> str:
@@ -155,7 +158,7 @@ def proof_opened(proof: ProofSummary) -> str:
         return f"proof {proof.number + 1} joined after its start{_of_job(proof)}"
     subject = f": {proof_title(proof)}" if proof.model_name else _on_backend(proof)
     layers = f", {counted(proof.num_layers, 'layer')}" if proof.num_layers else ""
-    return f"proof {proof.number + 1} started{subject}{_of_job(proof)}{_inside(proof)}{layers}"
+    return f"proof {proof.number + 1} started{subject}{_inside(proof)}{_of_job(proof)}{layers}"
 
 
 def layers_done(proof: ProofSummary) -> str:
@@ -282,7 +285,10 @@ def all_layers_done(proof: ProofSummary) -> str:
 
 
 def nothing_heard(proof: ProofSummary, stage: str | None, silent_ns: int | None) -> str:
-    """Return that an open proof says nothing: `what follows has no events, silent for 11.0 s`; else an empty text."""
+    """Return why an open proof says nothing: `proof 4 inside it`, `what follows has no events, silent for 11.0 s`."""
+    if proof.inner:
+        more = f" and {count(len(proof.inner) - 1)} more" if len(proof.inner) > 1 else ""
+        return f"proof {proof.inner[0] + 1}{more} inside it"
     if silent_ns is None or silent_ns < SILENCE_TOLD_FROM_NS:
         return ""
     no_events = "what follows has no events, " if stage == "after_layers" and not proof.heard_after_layers else ""
@@ -319,13 +325,23 @@ def _parts(proof: ProofSummary) -> list[Interval]:
 
 
 def running_path(parts: Sequence[Interval], elapsed: Elapsed) -> str:
-    """Return the part that began last, inside those around it: `open > FRI commit 3/12, 1.20 s`; else an empty text."""
+    """Return the part that began last inside those around it, each with its time; else an empty text.
+
+    As in `open, 3.20 s > FRI commit 3/12, 1.20 s`.
+    """
     if not parts:
         return ""
     path = path_of(parts[-1])
-    said = f" {ARROW} ".join(map(part_name, path)) + _time_after(", ", elapsed(parts[-1]))
+    said = [part_name(part) + _time_after(", ", elapsed(part)) for part in _ends_of(path)]
+    if len(said) < len(path):
+        said.insert(1, ELLIPSIS)
     more = sum(part not in path for part in parts)
-    return f"{said}, and {count(more)} more beside it" if more else said
+    return f" {ARROW} ".join(said) + (f", and {count(more)} more beside it" if more else "")
+
+
+def _ends_of(path: list[Interval]) -> list[Interval]:
+    """Return a path without its middle, if it is long."""
+    return path if len(path) <= _LONGEST_PATH else [path[0], *path[1 - _LONGEST_PATH :]]
 
 
 def part_name(part: Interval) -> str:
