@@ -297,7 +297,8 @@ def nothing_heard(proof: ProofSummary, stage: str | None, silent_ns: int | None)
 
 def unusual_silence(silent: ProofSilent) -> str:
     """Return how long a proof has been silent, and that this is unusual."""
-    longest = f" (longest {duration(silent.longest_ns)})" if silent.longest_ns else ""
+    is_worth_it = silent.longest_ns >= SILENCE_TOLD_FROM_NS
+    longest = f" (longest {duration(silent.longest_ns)})" if is_worth_it else ""
     where = _IN_STAGES.get(silent.stage or "", "")
     return f"silent for {duration(silent.silent_ns)}{where}, longer than ever{longest}"
 
