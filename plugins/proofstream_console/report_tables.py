@@ -36,32 +36,26 @@ _MAX_PHASES = 12
 """Phases in their table: those that took the most time."""
 
 
-def _table(title: str = "") -> Table:
-    table = Table(
-        box=None,
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        caption_justify="left",
-        caption_style="dim",
-        header_style="dim",
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-    )
+def _table() -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("  ", width=0, no_wrap=True)
     return table
 
 
-def _remark(table: Table, *remarks: str) -> None:
-    """Add remarks beneath a table, those that are not empty."""
+def _titled(title: str, table: Table, *remarks: str) -> Group:
+    """Put a title above a table, and beneath it the remarks that are not empty.
+
+    Not the table's own title and caption, which would be wrapped to the table's width.
+    """
     said = "; ".join(filter(None, remarks))
-    table.caption = f"  {said}" if said else None
+    below = [Text(f"  {said}", style="dim")] if said else []
+    return Group(Text(title, style="bold"), table, *below)
 
 
-def kind_table(summary: RunSummary, width: int) -> Table:
+def kind_table(summary: RunSummary, width: int) -> Group:
     """Make the table of where the time went, the kind that took the most first."""
     tallies = [*summary.by_kind.values(), *summary.parts.values()]
-    table = _table("Time by layer kind" + words.worth(sources_of(tallies)))
+    table = _table()
     columns = _tally_columns(width)
     table.add_column("kind", no_wrap=True)
     for name in ("count", *columns, "share"):
@@ -79,16 +73,17 @@ def kind_table(summary: RunSummary, width: int) -> Table:
     for part, tally in summary.parts.items():
         # They may overlap with layers, so they have no share.
         table.add_row("", Text(words.PARTS.get(part, part.value)), *_tally_cells(tally, columns))
-    _remark(table, words.untimed(summary.by_kind.values(), "layer"), words.untimed(summary.parts.values(), "part"))
-    return table
+    title = "Time by layer kind" + words.worth(sources_of(tallies))
+    untimed = (words.untimed(summary.by_kind.values(), "layer"), words.untimed(summary.parts.values(), "part"))
+    return _titled(title, table, *untimed)
 
 
-def phase_table(summary: RunSummary, width: int) -> Table:
+def phase_table(summary: RunSummary, width: int) -> Group:
     """Make the table of the phases that took the most time."""
     phases = list(summary.phases)
     shown = phases[:_MAX_PHASES]
     tallies = [tally for _, _, tally in phases]
-    table = _table("Phases" + words.worth(sources_of(tallies)))
+    table = _table()
     columns = ["total", *(["longest"] if width >= _WIDE else [])]
     whole = _time_of_all_proofs(summary)
     table.add_column("phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 44))
@@ -100,8 +95,7 @@ def phase_table(summary: RunSummary, width: int) -> Table:
         table.add_row("", Text(words.phase_title(where, name)), *_tally_cells(tally, columns), own, *share)
     hidden = len(phases) - len(shown)
     more = f"{counted(hidden, 'more phase')} not shown" if hidden else ""
-    _remark(table, more, words.untimed(tallies, "phase"))
-    return table
+    return _titled("Phases" + words.worth(sources_of(tallies)), table, more, words.untimed(tallies, "phase"))
 
 
 def _time_of_all_proofs(summary: RunSummary) -> int:
@@ -129,11 +123,11 @@ def _bar(share: float, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
-def slowest_table(summary: RunSummary, width: int) -> Table:
+def slowest_table(summary: RunSummary, width: int) -> Group:
     """Make the table of the slowest layers."""
     layers = summary.slowest
     title = "Slowest layers" if len(layers) > 1 else "Slowest layer"
-    table = _table(title + words.worth({layer.took.source for layer in layers}))
+    table = _table()
     many = summary.totals.proofs > 1
     wide = width >= _WIDE
     for name in [*(["proof"] if many else []), "layer"]:
@@ -152,7 +146,7 @@ def slowest_table(summary: RunSummary, width: int) -> Table:
         ]
         last = [_layer_note(layer)] if wide else []
         table.add_row("", *proof, *cells, Text(count(layer.rounds)), *last)
-    return table
+    return _titled(title + words.worth({layer.took.source for layer in layers}), table)
 
 
 def _layer_note(layer: LayerSummary) -> Text:
@@ -169,12 +163,12 @@ def _layer_note(layer: LayerSummary) -> Text:
     return note
 
 
-def proof_table(summary: RunSummary, width: int) -> Table:
+def proof_table(summary: RunSummary, width: int) -> Group:
     """Make the table of the last proofs, preceded by the last aborted ones."""
     recent = {proof.number for proof in summary.recent}
     aborted = [proof for proof in summary.recent_aborted if proof.number not in recent][-_MAX_ABORTED:]
     shown = [*aborted, *summary.recent, *summary.open_proofs[: summary.recent.maxlen]]
-    table = _table(_proofs_title(summary.totals.proofs, len(shown), len(aborted)))
+    table = _table()
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 3))
     table.add_column("layers", justify="right", no_wrap=True)
@@ -192,7 +186,7 @@ def proof_table(summary: RunSummary, width: int) -> Table:
             Text(UNKNOWN if took is None else words.short_time(took)),
             _short_outcome(proof),
         )
-    return table
+    return _titled(_proofs_title(summary.totals.proofs, len(shown), len(aborted)), table)
 
 
 def state_tables(summary: RunSummary, width: int) -> Iterator[Group]:
@@ -202,8 +196,7 @@ def state_tables(summary: RunSummary, width: int) -> Iterator[Group]:
         programs = [(name, program) for name, program in circuit.programs.items() if program.runs]
         which = words.state_convention(circuit) if len(circuits) == 1 else words.state_circuit(circuit)
         if programs:
-            # Not the table's own title, which would be wrapped to the table's width.
-            yield Group(Text(f"State programs ({which})", style="bold"), _state_table(programs, width))
+            yield _titled(f"State programs ({which})", _state_table(programs, width))
 
 
 def _state_table(programs: list[tuple[str, StateProgramSummary]], width: int) -> Table:

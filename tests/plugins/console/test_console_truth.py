@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from proofstream import Decoded, Envelope, LayerEnd, LayerKind, LayerStart, ProofComplete, ProofStart
+from proofstream import Decoded, Envelope, LayerEnd, LayerStart, ProofComplete, ProofStart
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
 from proofstream_console.closing_report import closing_report
