@@ -340,22 +340,22 @@ class RunSummary:
 
     def _hear(self, change: Change) -> None:
         """Note that a proof's producer was heard, and how long it had been silent."""
-        interval = change.interval
-        if interval is None or change.envelope.origin != PRODUCER:
+        interval, envelope = change.interval, change.envelope
+        if interval is None or envelope.origin != PRODUCER:
             return
         proof = interval if isinstance(interval, Proof) else interval.proof
-        heard = None if proof is None else self._open.get(proof)
+        heard = self._open.get(proof) if proof is not None else None
         if proof is None or heard is None:
             return
-        silent_ns = change.envelope.time_unix_nano - heard.heard_unix_nano
-        if silent_ns > 0:
-            if change.envelope.time_source != LAID_OUT:
-                self.silences.add_silence(heard.heard_in, silent_ns)
-            heard.heard_unix_nano = change.envelope.time_unix_nano
-            heard.silence_told = False
+        now = envelope.time_unix_nano
+        if now > heard.heard_unix_nano:
+            if envelope.time_source != LAID_OUT:
+                self.silences.add_silence(heard.heard_in, now - heard.heard_unix_nano)
+            heard.heard_unix_nano, heard.silence_told = now, False
+        if proof.parent is not None:
+            self._hear_around(proof, now)
         if not isinstance(change, Noted):
             heard.heard_in = proof.stage
-        self._hear_around(proof, heard.heard_unix_nano)
 
     def _hear_around(self, proof: Proof, time_unix_nano: int) -> None:
         """Note in the proofs around one that it was heard: they wait for it, and that is no silence of theirs."""

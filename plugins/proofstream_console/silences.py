@@ -17,7 +17,8 @@ class Silences:
 
     def add_silence(self, stage: str | None, silent_ns: int) -> None:
         """Count a silence that has ended."""
-        self._longest[stage] = max(self.longest_ns(stage), silent_ns)
+        if silent_ns > self._longest.get(stage, 0):
+            self._longest[stage] = silent_ns
 
     def longest_ns(self, stage: str | None) -> int:
         """Return the longest silence in a stage, in nanoseconds; 0 if there was none."""
