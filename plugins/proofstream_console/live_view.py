@@ -112,7 +112,7 @@ class LiveView:
         return line
 
     def _kinds(self) -> list[Text]:
-        """Return one line about where the time went so far, the kinds that took the most first."""
+        """Return one line about the time in layers so far, the kinds that took the most first."""
         tallies = sorted(self._summary.by_kind.items(), key=lambda item: -item[1].total_ns)
         whole = sum(tally.total_ns for _, tally in tallies)
         if not whole:
@@ -121,7 +121,7 @@ class LiveView:
             Text(kind, kind_style(kind)).append(f" {fine_percent(tally.total_ns / whole)}", "dim")
             for kind, tally in tallies
         ]
-        return [Text("   ").join(parts)]
+        return [Text("time in layers: ", style="dim").append_text(Text("   ").join(parts))]
 
 
 def _state(circuit: StateCircuitSummary, width: int) -> Text:

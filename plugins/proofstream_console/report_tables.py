@@ -53,7 +53,7 @@ def _titled(title: str, table: Table, *remarks: str) -> Group:
 
 
 def kind_table(summary: RunSummary, width: int) -> Group:
-    """Make the table of where the time went, the kind that took the most first."""
+    """Make the table of the time in layers, the kind that took the most first."""
     tallies = [*summary.by_kind.values(), *summary.parts.values()]
     table = _table()
     columns = _tally_columns(width)
@@ -73,7 +73,7 @@ def kind_table(summary: RunSummary, width: int) -> Group:
     for part, tally in summary.parts.items():
         # They may overlap with layers, so they have no share.
         table.add_row("", Text(words.PARTS.get(part, part.value)), *_tally_cells(tally, columns))
-    title = "Time by layer kind" + words.worth(sources_of(tallies))
+    title = "Time in layers, by kind" + words.worth(sources_of(tallies))
     untimed = (words.untimed(summary.by_kind.values(), "layer"), words.untimed(summary.parts.values(), "part"))
     return _titled(title, table, *untimed)
 
@@ -86,13 +86,19 @@ def phase_table(summary: RunSummary, width: int) -> Group:
     table = _table()
     columns = ["total", *(["longest"] if width >= _WIDE else [])]
     whole = _time_of_all_proofs(summary)
-    table.add_column("phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 44))
-    for name in ("count", *columns, "self", *(["share"] if whole else [])):
+    last = [*(["self"] if width >= _NARROW else []), *(["share"] if whole else [])]
+    table.add_column(
+        "phase", no_wrap=True, overflow="ellipsis", max_width=max(12, width - (44 if width >= _WIDE else 34))
+    )
+    for name in ("count", *columns, *last):
         table.add_column(name, justify="right", no_wrap=True)
     for where, name, tally in shown:
-        share = [Text(fine_percent(tally.total_ns / whole) if where == IN_PROOFS else "")] if whole else []
-        own = Text(duration(tally.self_ns) if tally.timed else UNKNOWN)
-        table.add_row("", Text(words.phase_title(where, name)), *_tally_cells(tally, columns), own, *share)
+        cells = {
+            "self": Text(duration(tally.self_ns) if tally.timed else UNKNOWN),
+            "share": Text(fine_percent(tally.total_ns / whole) if whole and where == IN_PROOFS else ""),
+        }
+        title = Text(words.phase_title(where, name))
+        table.add_row("", title, *_tally_cells(tally, columns), *(cells[column] for column in last))
     hidden = len(phases) - len(shown)
     more = f"{counted(hidden, 'more phase')} not shown" if hidden else ""
     return _titled("Phases" + words.worth(sources_of(tallies)), table, more, words.untimed(tallies, "phase"))

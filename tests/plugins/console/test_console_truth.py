@@ -68,7 +68,7 @@ def test_a_file_that_reports_no_duration_does_not_say_how_long_its_proof_took(st
     assert headline(summary) == "✓ proof on cpu-gkr: complete, layers 21.0 ms; the whole is not known"
     said = report_of(summary)
     assert "  stages   layers 21.0 ms (derived)\n" in said
-    assert "Time by layer kind (reported)" in said
+    assert "Time in layers, by kind (reported)" in said
     assert (summary.totals.proof_time.count, summary.totals.proof_time.timed) == (1, 0)
 
 

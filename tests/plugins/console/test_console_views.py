@@ -118,7 +118,7 @@ def test_live_view_of_a_running_proof() -> None:
         f"  {'━' * 51}  25 %  layers 1/4",
         "  layer    2  MatMul      1×4 → 1×2  GPU 1                        1.50 s",
         "0 rounds · nothing lost · slowest layer 3 MatMul 1.00 ms",
-        "MatMul 100.0 %",
+        "time in layers: MatMul 100.0 %",
     ]
 
 
@@ -196,7 +196,7 @@ def test_report_of_a_complete_proof(streams: Streams) -> None:
   times    laid out from the producer's own durations
   source   smollm2-135m-cpu.jsonl
 
-Time by layer kind (reported)
+Time in layers, by kind (reported)
   kind        count    total     mean  longest   share
   MatMul        120   31.7 s   264 ms   399 ms  99.7 %  ██████████████████
   RMSNorm        61  58.0 ms   951 µs  2.00 ms   0.2 %
