@@ -9,6 +9,10 @@ UNUSUAL_FACTOR = 3
 """A silence of so many times the longest one before, in the same stage, is unusual."""
 
 
+LONGEST_BELIEVABLE_NS = 24 * 3600 * 10**9
+"""A longer gap between two events is a clock that was set, and says nothing about silence."""
+
+
 class Silences:
     """The longest silence so far, by stage of the proofs."""
 
@@ -17,7 +21,7 @@ class Silences:
 
     def add_silence(self, stage: str | None, silent_ns: int) -> None:
         """Count a silence that has ended."""
-        if silent_ns > self._longest.get(stage, 0):
+        if self._longest.get(stage, 0) < silent_ns <= LONGEST_BELIEVABLE_NS:
             self._longest[stage] = silent_ns
 
     def longest_ns(self, stage: str | None) -> int:

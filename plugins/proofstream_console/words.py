@@ -42,6 +42,9 @@ _LONGEST_PATH = 4
 _GENERATED_JOB = re.compile(r"proof-\d+")
 """The names that `session.proof` gives to its jobs."""
 
+_NOT_SEEN = "its end was not seen"
+"""How the reasons begin that a timeline gives for a proof whose end it waited for in vain."""
+
 _WORTHS = ("measured", "reported", "derived")
 
 PARTS = {
@@ -179,14 +182,20 @@ def outcome(proof: ProofSummary) -> str:
     if proof.aborted_reason is None:
         return f"complete, {_why_unknown(proof)}" if is_unknown else f"complete in {time(took)}"
     how_long = f" ({_why_unknown(proof)})" if is_unknown else f", {time(took)} in all"
-    return f"aborted{last_place(proof)}{how_long}: {safe_text(proof.aborted_reason)}"
+    return f"{_ended_badly(proof.aborted_reason)}{last_place(proof)}{how_long}: {safe_text(proof.aborted_reason)}"
+
+
+def _ended_badly(reason: str) -> str:
+    """Return what became of a proof without success. One whose end was not seen may have succeeded."""
+    return "given up" if reason.startswith(_NOT_SEEN) else "aborted"
 
 
 def short_outcome(proof: ProofSummary) -> str:
     """Return how a proof ended, beside a column with its time."""
     took = proof.took or Took(0, "unknown")
     if proof.aborted_reason is not None:
-        return f"aborted{last_place(proof)}: {safe_text(proof.aborted_reason)}"
+        reason = proof.aborted_reason
+        return f"{_ended_badly(reason)}{last_place(proof)}: {safe_text(reason)}"
     if took.source == "unknown":
         return f"complete, {_why_unknown(proof)}"
     return "complete" if took.source in ("measured", "at_least") else f"complete, time {took.source}"
@@ -389,7 +398,7 @@ def stages(parts: Sequence[tuple[str, int]], whole_ns: int, sources: Collection[
 
 def phase_title(where: str, name: str) -> str:
     """Return a phase's name, with a remark if it was not inside of a proof."""
-    remark = {AFTER_PROOFS: " (after the proof)", OUTSIDE: " (outside of proofs)"}.get(where, "")
+    remark = {AFTER_PROOFS: " (beyond the proof)", OUTSIDE: " (outside of proofs)"}.get(where, "")
     return safe_text(name, MAX_NAME) + remark
 
 

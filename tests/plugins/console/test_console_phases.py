@@ -258,11 +258,11 @@ def test_phases_are_summed_by_name_with_self_time_and_share() -> None:
     said = report_of(summary).split("Phases (measured)\n")[1].split("\n\n")[0]
     assert said == (
         """\
-  phase                        count   total  longest    self   share
-  commit                           1  800 ms   800 ms  300 ms  80.0 %
-  merkle                           2  500 ms   300 ms  500 ms  50.0 %
-  attention (after the proof)      1  500 ms   500 ms  500 ms
-  upload (after the proof)         1  250 ms   250 ms  250 ms"""
+  phase                         count   total  longest    self   share
+  commit                            1  800 ms   800 ms  300 ms  80.0 %
+  merkle                            2  500 ms   300 ms  500 ms  50.0 %
+  attention (beyond the proof)      1  500 ms   500 ms  500 ms
+  upload (beyond the proof)         1  250 ms   250 ms  250 ms"""
     )
     assert "stages   before layers 100 ms (10.0 %), layers 100 ms (10.0 %), after layers" in report_of(summary)
 

@@ -151,6 +151,21 @@ def test_an_end_that_may_be_another_proof_s_tells_no_time(genuine: Streams) -> N
     assert summary.totals.proof_time.timed == 0
 
 
+def test_a_proof_whose_end_was_not_seen_is_given_up_and_not_said_to_have_aborted(genuine: Streams) -> None:
+    batch = overlapping(genuine)
+    one_end = (*batch[:-2], batch[-1])
+    said = report_of(summed(one_end), 200)
+    assert "given up after the last layer (7 of 7): its end was not seen" in said
+    assert "aborted after the last layer" not in said
+
+
+def test_a_clock_that_was_set_is_no_silence(genuine: Streams) -> None:
+    batch = genuine("mlp")
+    late = msgspec.structs.replace(batch[-2], time_unix_nano=batch[-2].time_unix_nano + 400 * 24 * 3600 * 10**9)
+    summary = summed((*batch[:-2], late))
+    assert summary.silences.longest_ns("after_layers") < 10**9
+
+
 def test_a_session_without_job_ids_is_told_once_that_its_proofs_ran_at_once(genuine: Streams) -> None:
     stream = io.StringIO()
     host = InlineHost(ConsolePlugin(stream), {"mode": "plain"})
