@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +60,36 @@ def test_prometheus_evaluates_every_rule(kit: Any, prometheus: Any) -> None:
     assert set(healths()) == {alert for path in RULES for alert in _alerts(path)}
     # Each group has its turn once in 15 s.
     kit.eventually(lambda: set(healths().values()) == {"ok"})
+
+
+def _running(instance: str, time_unix_nano: int) -> dict[str, Any]:
+    """OTLP of a process that has a running proof."""
+    point = {"timeUnixNano": str(time_unix_nano), "asInt": "1", "attributes": []}
+    metric: dict[str, Any] = {"name": "proofstream.proofs.running", "unit": "{proof}"}
+    metric["sum"] = {"aggregationTemporality": 2, "isMonotonic": False, "dataPoints": [point]}
+    told = {"service.name": "p", "service.instance.id": instance}
+    resource = {"attributes": [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]}
+    return {"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": [metric]}]}]}
+
+
+def _send(prometheus: Any, metrics: dict[str, Any]) -> None:
+    request = urllib.request.Request(
+        f"{prometheus.otlp}/v1/metrics", json.dumps(metrics).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+        assert answer.status == 200
+
+
+def test_a_prometheus_that_was_away_takes_no_prover_for_gone(kit: Any, prometheus: Any) -> None:
+    def states() -> list[str]:
+        alerts = kit.get(f"{prometheus.url}/api/v1/alerts")["data"]["alerts"]
+        gone = [alert for alert in alerts if alert["labels"]["alertname"] == "ProverGone"]
+        return [alert["state"] for alert in gone if alert["labels"]["instance"] == "proves-on"]
+
+    _send(prometheus, _running("proves-on", time.time_ns() - 10 * 60 * 10**9))
+    prometheus.backend.stop()
+    prometheus.backend.start()
+    # It holds a running proof of which nothing has come for ten minutes, and asks again before it says so.
+    assert kit.eventually(states) == ["pending"]
+    _send(prometheus, _running("proves-on", time.time_ns()))
+    kit.eventually(lambda: not states())
