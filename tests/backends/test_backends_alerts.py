@@ -64,7 +64,7 @@ def test_prometheus_evaluates_every_rule(kit: Any, prometheus: Any) -> None:
 
 def _running(instance: str, time_unix_nano: int) -> dict[str, Any]:
     """OTLP of a process that has a running proof."""
-    point = {"timeUnixNano": str(time_unix_nano), "asInt": "1", "attributes": []}
+    point: dict[str, Any] = {"timeUnixNano": str(time_unix_nano), "asInt": "1", "attributes": []}
     metric: dict[str, Any] = {"name": "proofstream.proofs.running", "unit": "{proof}"}
     metric["sum"] = {"aggregationTemporality": 2, "isMonotonic": False, "dataPoints": [point]}
     told = {"service.name": "p", "service.instance.id": instance}
