@@ -83,6 +83,7 @@ from proofstream.events import (
     is_sheddable,
     kind_of,
 )
+from proofstream.gpu_energy import EnergyLedger, GpuEnergy
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.inputs import parse_toml, read_small_file
@@ -119,10 +120,12 @@ __all__ = [
     "Command",
     "ConfigError",
     "Decoded",
+    "EnergyLedger",
     "Envelope",
     "EnvelopeLogWriter",
     "EventsLost",
     "Feed",
+    "GpuEnergy",
     "GpuReading",
     "GpuSnapshot",
     "GpuStatus",

@@ -10,6 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from proofstream.bus import Bus, wait_until
@@ -253,13 +254,20 @@ class Host:
         self.bus.watch(session)
         return session
 
-    def announce(self, session: Session, *, time_source: str, opened_at: int | None = None) -> None:
-        """Put the session's SessionOpened on the bus."""
+    def announce(
+        self,
+        session: Session,
+        *,
+        time_source: str,
+        opened_at: int | None = None,
+        resource: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Put the session's SessionOpened on the bus; `resource` says more of the process that runs the prover."""
         opened = SessionOpened(
             source=session.source,
             time_source=time_source,
             traceparent=_traceparent(os.environ) if self.live else None,
-            resource=dict(self.identity) if self.live else {},
+            resource={**self.identity, **resource} if self.live else {},
         )
         captured = self.capture() if self.live else NO_CAPTURES
         self.intake.append_item(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from proofstream.errors import UsageError, in_parentheses
 from proofstream.notices import warn_user
 from proofstream.session import Session, enter
+from proofstream.visible_devices import device_environment
 
 if TYPE_CHECKING:
     from proofstream.host import Host
@@ -73,7 +74,7 @@ def open_session(
     host.start()
     owner = _Opened(host)
     session = host.new_session(source=source, owner=owner)
-    host.announce(session, time_source="envelope")
+    host.announce(session, time_source="envelope", resource=device_environment(os.environ))
     owner.leave = enter(session, process_wide=scope == "process")
     return session
 

@@ -13,6 +13,7 @@ from proofstream import (
     CircuitCompiled,
     Envelope,
     EventsLost,
+    GpuEnergy,
     GpuStatus,
     Interval,
     IntervalKind,
@@ -148,6 +149,20 @@ def counts_of(proof: Proof) -> dict[str, Any]:
         Attr.ROUNDS_TOTAL: proof.rounds,
         Attr.ROUNDS_UNPLACED: proof.rounds_unplaced or None,
         Attr.LOST_EVENTS: proof.lost_events,
+    }
+
+
+def energy_of(energy: GpuEnergy | None) -> dict[str, Any]:
+    """Return how much energy GPUs drew in an interval, and what that figure covers."""
+    if energy is None:
+        return {}
+    return {
+        Attr.GPU_ENERGY: energy.joules,
+        Attr.GPU_ENERGY_SOURCE: energy.source,
+        Attr.GPU_ENERGY_DEVICES: energy.devices,
+        Attr.GPU_ENERGY_MISSING: energy.missing,
+        Attr.GPU_ENERGY_CHOSEN_BY: energy.chosen_by,
+        Attr.GPU_ENERGY_SHARED: energy.shared or None,
     }
 
 

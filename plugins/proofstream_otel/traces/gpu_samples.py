@@ -1,4 +1,4 @@
-"""Derives GPU figures of an interval from the GpuTelemetry events inside it."""
+"""Derives memory and utilization of the GPUs in an interval from the GpuTelemetry events inside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _MAX_DEVICES = 256
 
 class _Sample(msgspec.Struct, frozen=True):
     time_unix_nano: int
-    energy_j: dict[str, float]
     memory_bytes: int | None
     utilization: float | None
 
@@ -44,12 +43,7 @@ class GpuSamples:
             del self._times[:MAX_SAMPLES], self._samples[:MAX_SAMPLES]
 
     def attributes_of(self, start_unix_nano: int, end_unix_nano: int) -> dict[str, Any]:
-        """Return attributes for an interval; an empty dictionary if no sample is inside.
-
-        The energy counts from the last sample before the start to the last sample before the end, so each edge is off
-        by at most one sampling period. Without a sample before the start it counts from the first sample inside. With a
-        single sample inside it is left out, since the error could exceed the interval.
-        """
+        """Return attributes for an interval; an empty dictionary if no sample is inside."""
         if not self._times:
             return {}
         first, after = bisect_left(self._times, start_unix_nano), bisect_right(self._times, end_unix_nano)
@@ -57,23 +51,10 @@ class GpuSamples:
         if not inside:
             return {}
         return {
-            Attr.GPU_ENERGY: _energy(self._samples[max(0, first - 1) : after]) if len(inside) > 1 else None,
             Attr.GPU_PEAK_MEMORY: max(_known(s.memory_bytes for s in inside), default=None),
             Attr.GPU_MEAN_UTILIZATION: _mean(_known(s.utilization for s in inside)),
             Attr.GPU_SAMPLES: len(inside),
         }
-
-
-def _energy(samples: Sequence[_Sample]) -> float | None:
-    """Add up the growth of all GPUs' counters. A counter that fell, as after a reload of the driver, starts again."""
-    latest: dict[str, float] = {}
-    drawn: dict[str, float] = {}
-    for sample in samples:
-        for device_id, energy_j in sample.energy_j.items():
-            if device_id in latest:
-                drawn[device_id] = drawn.get(device_id, 0.0) + max(0.0, energy_j - latest[device_id])
-            latest[device_id] = energy_j
-    return sum(drawn.values()) if drawn else None
 
 
 def _summed(time_unix_nano: int, devices: Sequence[GpuReading]) -> _Sample:
@@ -82,7 +63,6 @@ def _summed(time_unix_nano: int, devices: Sequence[GpuReading]) -> _Sample:
     memory = _known(device.memory_used_bytes for device in whole) or _known(d.memory_used_bytes for d in devices)
     return _Sample(
         time_unix_nano=time_unix_nano,
-        energy_j={device.id: device.energy_j for device in whole if device.energy_j is not None},
         memory_bytes=sum(memory) if memory else None,
         utilization=_mean(_known(device.utilization for device in whole)),
     )

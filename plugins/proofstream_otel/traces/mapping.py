@@ -11,6 +11,7 @@ from proofstream import (
     Change,
     CircuitCompiled,
     Closed,
+    EnergyLedger,
     Envelope,
     GpuTelemetry,
     Interval,
@@ -94,6 +95,7 @@ class SpanMapper:
         self._writer = writer
         self._listeners = listeners
         self._gpus = GpuSamples()
+        self._energy = EnergyLedger()
         self._parents = parents
         self._limits = limits
         self._budget = budget or EventBudget()
@@ -112,6 +114,7 @@ class SpanMapper:
             return []
         if isinstance(event, GpuTelemetry):
             self._gpus.add_sample(envelope.time_unix_nano, event)
+            self._energy.add_sample(envelope.time_unix_nano, event)
             return []
         changes = self._timelines.feed(envelope)
         session = self._sessions.get(envelope.session_id)
@@ -213,6 +216,7 @@ class SpanMapper:
     # Intervals
 
     def _follow(self, change: Change, session: _SpannedSession) -> TraceStarted | None:
+        self._energy.follow(change, self._timelines.session(change.envelope.session_id))
         if isinstance(change, Noted):
             self._note(change.interval, change.envelope, session)
             return None
@@ -266,6 +270,7 @@ class SpanMapper:
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
         if interval.kind in _WITH_GPUS:
             said |= self._gpus.attributes_of(interval.start_unix_nano, end)
+            said |= describe.energy_of(self._energy.close(interval))
         error = describe.error_of(interval)
         if isinstance(interval, Proof):
             self._held.hold_span(

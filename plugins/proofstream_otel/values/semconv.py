@@ -138,6 +138,11 @@ class Attr:
     EVENT_TIME: Final = "proofstream.event.time_unix_nano"
 
     GPU_ENERGY: Final = "proofstream.gpu.energy"
+    GPU_ENERGY_SOURCE: Final = "proofstream.gpu.energy_source"
+    GPU_ENERGY_DEVICES: Final = "proofstream.gpu.energy_devices"
+    GPU_ENERGY_MISSING: Final = "proofstream.gpu.energy_missing"
+    GPU_ENERGY_CHOSEN_BY: Final = "proofstream.gpu.energy_chosen_by"
+    GPU_ENERGY_SHARED: Final = "proofstream.gpu.energy_shared"
     GPU_PEAK_MEMORY: Final = "proofstream.gpu.peak_memory"
     GPU_MEAN_UTILIZATION: Final = "proofstream.gpu.mean_utilization"
     GPU_SAMPLES: Final = "proofstream.gpu.samples"

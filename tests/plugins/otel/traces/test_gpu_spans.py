@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import proofstream as ps
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
+from proofstream_otel.traces import describe
 from proofstream_otel.traces.gpu_samples import MAX_SAMPLES, GpuSamples
+from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr
 
 S = 1_000_000_000
@@ -47,7 +50,10 @@ def test_the_spans_of_a_proof_and_a_layer(kit: Any, tmp_path: Path) -> None:
     host.close()
     spans = {span.name: span.attributes for span in kit.read_file(tmp_path / "traces.jsonl")}
     assert {key: spans["layer MatMul"][key] for key in spans["layer MatMul"] if ".gpu." in key} == {
-        Attr.GPU_ENERGY: 1000.0 + 500.0,  # from the sample before its start
+        Attr.GPU_ENERGY: 1000.0,
+        Attr.GPU_ENERGY_SOURCE: "measured",
+        Attr.GPU_ENERGY_DEVICES: ["GPU-1"],
+        Attr.GPU_ENERGY_CHOSEN_BY: "all",
         Attr.GPU_PEAK_MEMORY: 30 * 2**20,
         Attr.GPU_MEAN_UTILIZATION: pytest.approx(25 / 40),
         Attr.GPU_SAMPLES: 3,
@@ -64,27 +70,48 @@ def test_an_interval_without_a_sample_has_no_figures() -> None:
     assert samples.attributes_of(2 * S, 8 * S) == {}
 
 
-def test_one_sample_is_too_few_for_energy() -> None:
-    samples = GpuSamples()
-    for second in range(4):
-        sample(samples, second, reading(energy_j=500.0 * second, memory_used_bytes=7))
-    short = samples.attributes_of(round(1.99 * S), round(2.01 * S))
-    assert (short[Attr.GPU_SAMPLES], short[Attr.GPU_ENERGY], short[Attr.GPU_PEAK_MEMORY]) == (1, None, 7)
+def test_energy_says_what_it_rests_on() -> None:
+    found = ps.GpuEnergy(
+        joules=None, source=None, devices=(), missing=("GPU-1",), chosen_by="visible_devices", shared=False
+    )
+    assert safe.attributes(describe.energy_of(found)) == {
+        Attr.GPU_ENERGY_MISSING: ["GPU-1"],
+        Attr.GPU_ENERGY_CHOSEN_BY: "visible_devices",
+    }
+    shared = msgspec.structs.replace(found, joules=0.0, source="integrated", devices=("GPU-0",), shared=True)
+    assert safe.attributes(describe.energy_of(shared)) == {
+        Attr.GPU_ENERGY: 0.0,
+        Attr.GPU_ENERGY_SOURCE: "integrated",
+        Attr.GPU_ENERGY_DEVICES: ["GPU-0"],
+        Attr.GPU_ENERGY_MISSING: ["GPU-1"],
+        Attr.GPU_ENERGY_CHOSEN_BY: "visible_devices",
+        Attr.GPU_ENERGY_SHARED: True,
+    }
+    assert describe.energy_of(None) == {}
 
 
-def test_a_counter_that_restarts_is_not_counted_twice() -> None:
-    samples = GpuSamples()
-    for second, energy in enumerate([500.0, 600.0, None, 10.0, 30.0]):
-        sample(samples, second, reading(energy_j=energy))
-    assert samples.attributes_of(0, 5 * S)[Attr.GPU_ENERGY] == 100.0 + 20.0
+def test_proofs_at_once_are_charged_once(kit: Any, tmp_path: Path) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
 
+    def feed(second: int, event: ps.ProofEvent, job: str | None) -> None:
+        origin = "gpu" if job is None else ps.PRODUCER
+        time = START_UNIX_NANO + second * S
+        host.feed(
+            [ps.Envelope(seq=0, time_unix_nano=time, session_id="s", origin=origin, event=event, raw=b"", job_id=job)]
+        )
 
-def test_a_device_that_appears_late_counts_from_then_on() -> None:
-    samples = GpuSamples()
-    sample(samples, 0, reading(energy_j=5.0))
-    sample(samples, 1, reading(energy_j=6.0), reading("GPU-2", energy_j=1e9))
-    sample(samples, 2, reading(energy_j=7.0), reading("GPU-2", energy_j=1e9 + 1))
-    assert samples.attributes_of(0, 2 * S)[Attr.GPU_ENERGY] == 3.0
+    for job in ("a", "b"):
+        feed(0, kit.proof_start(), job)
+    for second in range(11):
+        feed(second, ps.GpuTelemetry(devices=[reading(energy_j=7.0, power_w=100.0)]), None)
+    for job in ("a", "b"):
+        feed(10, kit.proof_complete(), job)
+    host.close()
+    proofs = [span.attributes for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "proof"]
+    assert [proof[Attr.GPU_ENERGY] for proof in proofs] == [500.0, 500.0]
+    assert [(proof[Attr.GPU_ENERGY_SOURCE], proof[Attr.GPU_ENERGY_SHARED]) for proof in proofs] == [
+        ("integrated", True)
+    ] * 2
 
 
 def test_all_gpus_together_and_their_parts_once() -> None:
@@ -93,7 +120,6 @@ def test_all_gpus_together_and_their_parts_once() -> None:
     sample(samples, 0, reading(memory_used_bytes=1, utilization=0.5), reading("GPU-2", memory_used_bytes=3), mig)
     found = samples.attributes_of(0, S)
     assert found == {
-        Attr.GPU_ENERGY: None,
         Attr.GPU_PEAK_MEMORY: 4,
         Attr.GPU_MEAN_UTILIZATION: 0.5,
         Attr.GPU_SAMPLES: 1,
