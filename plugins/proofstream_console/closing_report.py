@@ -114,6 +114,8 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
         yield "at once", Text(words.sessions_at_once(summary.totals.at_once), style="yellow")
     for line in words.device_lines(summary.devices, whole_run=True):
         yield "device", Text(line)
+    if said := words.energy(summary.energy, summary.devices):
+        yield "energy", Text(said)
     yield from _states(summary)
     yield from _trouble(summary)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from proofstream import GpuReading, GpuStatus, GpuTelemetry, ReportedDevices
-from proofstream_console.formats import MAX_NAMED, clip, clip_optional, plausible
+from proofstream_console.formats import MAX_NAMED, clip, clip_optional, index, plausible
 
 MAX_DEVICES = MAX_NAMED
 """Devices that are remembered."""
@@ -122,6 +122,11 @@ class DeviceSummary:
     def measured(self) -> list[MeasuredDevice]:
         """The measured devices, in the order in which they were first seen."""
         return list(self._measured.values())
+
+    def label(self, device_id: str) -> str:
+        """Return a device's short name: `GPU 0`, or its id if its number is not known."""
+        device = self._measured.get(device_id)
+        return device_id if device is None or device.index is None else f"GPU {index(device.index)}"
 
     def add_status(self, session_id: str, status: GpuStatus) -> None:
         """Remember reported figures. A device's key includes its name, because sessions may number theirs alike."""

@@ -19,6 +19,8 @@ _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _NEXT_SIZE = 1023.5
+_ENERGIES = ("J", "kJ", "MJ", "GJ", "TJ")
+_NEXT_ENERGY = 999.5
 _ONE_WHOLE, _TWO_WHOLE = 9.995, 99.95
 _UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
 
@@ -113,6 +115,17 @@ def fine_percent(share: float) -> str:
 def memory(size: int) -> str:
     """Return bytes in GiB."""
     return f"{UNKNOWN if _is_impossible(size) else format(size / 2**30, '.1f')} GiB"
+
+
+def joules(number: float) -> str:
+    """Return an energy in joules or, if it is large, in kJ, MJ and so on, with three significant digits."""
+    if _is_impossible(number):
+        return UNKNOWN
+    value, unit = number, 0
+    while value >= _NEXT_ENERGY and unit < len(_ENERGIES) - 1:
+        value, unit = value / 1000, unit + 1
+    decimals = 0 if value >= _TWO_WHOLE else 1 if value >= _ONE_WHOLE else 2
+    return f"{value:,.{decimals}f} {_ENERGIES[unit]}"
 
 
 def size(number: float) -> str:

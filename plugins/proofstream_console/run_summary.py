@@ -14,6 +14,7 @@ from proofstream import (
     PRODUCER,
     Batch,
     Change,
+    EnergyLedger,
     Envelope,
     EventsLost,
     GpuStatus,
@@ -39,6 +40,7 @@ from proofstream import (
 )
 from proofstream_console.device_summary import DeviceSummary
 from proofstream_console.durations import LAID_OUT, DurationTally, Took, took
+from proofstream_console.energy_tally import EnergyTally
 from proofstream_console.formats import clip, clip_optional, count_by_name
 from proofstream_console.news import (
     LogLine,
@@ -115,6 +117,7 @@ class RunSummary:
         self._clock = clock
         self._live = live
         self._timelines = Timelines()
+        self._ledger = EnergyLedger()
         self._open: dict[Proof, ProofSummary] = {}
         self._slowest: list[tuple[int, int, LayerSummary]] = []
         self._max_slowest = max_slowest
@@ -133,6 +136,7 @@ class RunSummary:
         self.phases = PhaseTallies()
         self.silences = Silences()
         self.devices = DeviceSummary()
+        self.energy = EnergyTally()
         self.states = StateSummary()
         self.health: dict[str, PluginHealth] = {}
         self.news = NewsDesk()
@@ -232,6 +236,7 @@ class RunSummary:
                 self._add_trace(envelope.session_id, event)
             case GpuTelemetry() as event:
                 self.devices.add_telemetry(event, proving=bool(self._open))
+                self._ledger.add_sample(envelope.time_unix_nano, event)
             case StateProgramCost() as event:
                 self.states.add_cost(event)
             case StateBytesMoved() as event:
@@ -298,6 +303,7 @@ class RunSummary:
         self.devices.close_session(session_id)
 
     def _apply(self, change: Change) -> None:
+        self._ledger.follow(change, self._timelines.session(change.envelope.session_id))
         if self._live:
             self._hear(change)
         if isinstance(change, Noted):
@@ -415,6 +421,9 @@ class RunSummary:
         if around is not None:
             around.inner.remove(summary.number)
         summary.end_proof(proof)
+        energy = self._ledger.close(proof)
+        if self.devices.measured:
+            self.energy.add_proof(energy)
         self.totals.add_proof(summary)
         self.recent.append(summary)
         if summary.aborted_reason is not None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from proofstream import Interval, IntervalKind, Phase, PluginHealth, safe_text
 from proofstream_console.device_summary import DeviceFigures, DeviceSummary, MeasuredDevice
 from proofstream_console.durations import DurationTally, Took
+from proofstream_console.energy_tally import EnergyTally
 from proofstream_console.formats import (
     ARROW,
     AT_LEAST,
@@ -20,6 +21,7 @@ from proofstream_console.formats import (
     duration,
     fine_percent,
     index,
+    joules,
     memory,
     percent,
     size,
@@ -433,6 +435,32 @@ def device_lines(devices: DeviceSummary, *, whole_run: bool = False) -> Iterator
         yield _reported_line(reported)
     if devices.has_more:
         yield "more devices (not shown)"
+
+
+def energy(tally: EnergyTally, devices: DeviceSummary) -> str:
+    """Return how much energy proofs took, and what that figure rests on; an empty text if no GPU was measured."""
+    if not tally.proofs:
+        return f"not known for {_names(tally.missing, devices)}" if tally.missing else ""
+    is_exact = tally.sources == {"measured"}
+    how = "measured" if is_exact else _INTEGRATED[tally.sources == {"integrated"}]
+    proofs = f" in {counted(tally.proofs, 'proof')}" if tally.proofs + tally.unknown > 1 else ""
+    said = [f"{'' if is_exact else 'about '}{joules(tally.joules)}{proofs}, {_names(tally.devices, devices)}: {how}"]
+    if tally.missing:
+        said.append(f"incomplete: {_names(tally.missing, devices)} not in it, or not all the time")
+    if tally.unknown:
+        said.append(f"not known for {counted(tally.unknown, 'more proof')}")
+    if tally.is_shared:
+        said.append("divided equally among proofs that ran at once")
+    if tally.is_of_all and len(tally.devices) > 1:
+        said.append("all GPUs, since those that the prover uses are not known")
+    return "; ".join(said)
+
+
+_INTEGRATED = {True: "integrated from power", False: "partly integrated from power"}
+
+
+def _names(device_ids: Iterable[str], devices: DeviceSummary) -> str:
+    return ", ".join(safe_text(devices.label(device_id), MAX_NAME) for device_id in device_ids)
 
 
 def _measured_line(device: MeasuredDevice, figures: list[str]) -> str:

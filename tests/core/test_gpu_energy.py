@@ -35,7 +35,8 @@ def layer_end(index: int) -> ps.LayerEnd:
 
 
 def gpu(index: int = 0, **figures: Any) -> ps.GpuReading:
-    return ps.GpuReading(**{"id": f"GPU-{index}", "index": index, "state": "ok", **figures})
+    facts: dict[str, Any] = {"id": f"GPU-{index}", "index": index, "state": "ok"}
+    return ps.GpuReading(**facts | figures)
 
 
 class Run:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from proofstream import (
+    PRODUCER,
+    Envelope,
     GpuReading,
     GpuSnapshot,
     GpuStatus,
@@ -19,7 +23,9 @@ from proofstream import (
 )
 from proofstream.testing import envelopes
 from proofstream_console import words
+from proofstream_console.closing_report import closing_report
 from proofstream_console.device_summary import MAX_DEVICES
+from proofstream_console.formats import joules
 from proofstream_console.news import PluginTrouble
 from proofstream_console.run_summary import RunSummary
 
@@ -137,3 +143,86 @@ def test_a_plugin_that_broke_before_a_session_was_opened_makes_no_news() -> None
     assert [item for item in fed(START, broken).news.take_news() if isinstance(item, PluginTrouble)] == [
         PluginTrouble(broken)
     ]
+
+
+# Energy
+
+
+def spent(*stream: tuple[str | None, ProofEvent]) -> str:
+    """The line about energy after events, each of a job or, without one, of the sampler, which samples each second."""
+    summary = RunSummary(clock=lambda: 0.0)
+    time = 0
+    for job, event in stream:
+        origin = "gpu" if job is None else PRODUCER
+        time += (job is None) * 1_000_000_000
+        envelope = Envelope(seq=0, time_unix_nano=time, session_id="s", origin=origin, event=event, raw=b"", job_id=job)
+        summary.add_batch((envelope,))
+    report = io.StringIO()
+    Console(file=report, width=200, color_system=None).print(closing_report(summary, width=200))
+    said = words.energy(summary.energy, summary.devices)
+    rows = [line.split(maxsplit=1) for line in report.getvalue().splitlines()]
+    assert [row[1].strip() for row in rows if row and row[0] == "energy"] == ([said] if said else [])
+    return said
+
+
+def sampled(*figures: Any) -> list[tuple[None, ProofEvent]]:
+    """Samples of GPU 0, or of several GPUs, with these figures."""
+    several: list[Any] = [row if isinstance(row, list) else [row] for row in figures]
+    return [
+        (None, sample(*(reading(**{"id": f"GPU-{index}", "index": index, **one}) for index, one in enumerate(row))))
+        for row in several
+    ]
+
+
+COUNTED = [{"energy_j": 100.0 * second, "power_w": 100.0} for second in range(1, 11)]
+STANDING = [{"energy_j": 7.0, "power_w": 100.0}] * 10
+
+
+def test_energy_by_the_counter_is_measured() -> None:
+    assert spent(("a", START), *sampled(*COUNTED), ("a", COMPLETE)) == "900 J, GPU 0: measured"
+
+
+def test_energy_by_power_is_about_right_and_says_so() -> None:
+    whole = spent(("a", START), *sampled(*STANDING), ("a", COMPLETE))
+    assert whole == "about 900 J, GPU 0: integrated from power"
+    reset = [*COUNTED[:5], *COUNTED[:5]]
+    assert spent(("a", START), *sampled(*reset), ("a", COMPLETE)) == "about 900 J, GPU 0: partly integrated from power"
+
+
+def test_energy_names_the_gpus_in_it_and_those_that_are_not() -> None:
+    rows = [[one, {"power_w": 1000.0}, {"utilization": 0.5}] for one in COUNTED]
+    assert spent(("a", START), *sampled(*rows), ("a", COMPLETE)) == (
+        "about 9.90 kJ, GPU 0, GPU 1: partly integrated from power; incomplete: GPU 2 not in it, or not all the time; "
+        "all GPUs, since those that the prover uses are not known"
+    )
+
+
+def test_energy_that_is_not_known_is_no_number() -> None:
+    assert spent(("a", START), *sampled(*[{"utilization": 0.5}] * 5), ("a", COMPLETE)) == "not known for GPU 0"
+    assert spent(("a", START), *sampled(*COUNTED[:1]), ("a", COMPLETE)) == ""
+    assert spent(("a", START), ("a", COMPLETE)) == ""
+
+
+def test_energy_of_proofs_at_once_is_divided_and_counted_once() -> None:
+    both = [("a", START), ("b", START), *sampled(*COUNTED), ("a", COMPLETE), ("b", COMPLETE)]
+    assert spent(*both, ("a", START), ("a", COMPLETE)) == (
+        "900 J in 2 proofs, GPU 0: measured; not known for 1 more proof; divided equally among proofs that ran at once"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0.0, "0.00 J"),
+        (1.234, "1.23 J"),
+        (999.4, "999 J"),
+        (999.6, "1.00 kJ"),
+        (45_678.0, "45.7 kJ"),
+        (3.6e6, "3.60 MJ"),
+        (1e15, "1,000 TJ"),
+        (-1.0, "?"),
+        (float("nan"), "?"),
+    ],
+)
+def test_joules(number: float, said: str) -> None:
+    assert joules(number) == said
