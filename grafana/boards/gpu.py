@@ -43,6 +43,8 @@ def _proving() -> list[Any]:
     proofs = f"sum by (job, instance) (proofstream_proofs_running{{{WHERE}}})"
     idle = f"avg_over_time((1 - hw_gpu_utilization_ratio{{{GPU}}} and {PROVING})[$__range:{STEP_S}s])"
     joules = f"sum_over_time((hw_power_watts{{{GPU}}} and {PROVING})[$__range:{STEP_S}s]) * {STEP_S}"
+    by_counter = f"max by ({BY}) (increase(hw_energy_joules_total{{{GPU}}}[$__range])) > 0"
+    by_power = f"max by ({BY}) (sum_over_time(hw_power_watts{{{GPU}}}[$__range:{STEP_S}s])) * {STEP_S}"
     ended = f"proofstream_proofs_total{{{WHERE}}}"
     count = f"sum(max_over_time({ended}[$__range]) - min_over_time({ended}[$__range]))"
     return [
@@ -62,7 +64,8 @@ def _proving() -> list[Any]:
             About(
                 title="Energy per proof",
                 text="Energy used while proofs ran, divided by the number of proofs that ended. Computed from power "
-                f"samples every {STEP_S} s. Each proof's span has a more exact figure in `proofstream.gpu.energy`.",
+                f"samples every {STEP_S} s, of all GPUs that report their power. Each proof's span has a more exact "
+                "figure of its own GPUs in `proofstream.gpu.energy`.",
                 unit="joule",
                 width=6,
             ),
@@ -71,15 +74,12 @@ def _proving() -> list[Any]:
         number(
             About(
                 title="Total energy",
-                text="Energy that the GPUs used in the time range, including idle time, by their own meters.",
+                text="Energy that each GPU used in the time range, including idle time: by its own meter or, if that "
+                f"is missing or stands still, computed from power samples every {STEP_S} s.",
                 unit="joule",
                 width=6,
             ),
-            Query(
-                expr=f"sum(max by (hw_id) (increase(hw_energy_joules_total{{{GPU}}}[$__range])))",
-                legend="energy",
-                once=True,
-            ),
+            Query(expr=f"({by_counter}) or {by_power}", legend=NAME, once=True),
         ),
         lines(
             About(

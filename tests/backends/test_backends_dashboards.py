@@ -213,6 +213,27 @@ def test_bytes_per_sequence_are_those_of_each_program(
     assert {one.labels["proofstream_state_program"]: one.value for one in found} == dict.fromkeys(programs, STATE_BYTES)
 
 
+def test_a_meter_that_stands_still_or_is_missing_gives_way_to_power(backends: Path, tmp_path: Path) -> None:
+    expr = next(t["expr"] for b in BOARDS for p in b["panels"] if p["title"] == "Total energy" for t in p["targets"])
+    series = {
+        'hw_energy_joules_total{hw_id="meter"}': "0+1000x60",
+        'hw_power_watts{hw_id="meter"}': "777x60",
+        'hw_energy_joules_total{hw_id="still"}': "5x60",
+        'hw_power_watts{hw_id="still"}': "100x60",
+        'hw_power_watts{hw_id="without"}': "50x60",
+        'hw_energy_joules_total{hw_id="unknown"}': "5x60",
+    }
+    joules = {"meter": 60_000, "still": 60_000, "without": 30_000}
+    given = [{"series": name.replace("{", '{job="p", instance="a", '), "values": v} for name, v in series.items()]
+    expected = [{"labels": f'{{hw_id="{gpu}"}}', "value": value} for gpu, value in joules.items()]
+    asked = {"expr": _asked(expr.replace("$__range", "10m")), "eval_time": "10m", "exp_samples": expected}
+    test = {"interval": "10s", "input_series": given, "promql_expr_test": [asked]}
+    path = tmp_path / "energy.test.yaml"
+    path.write_text(json.dumps({"rule_files": [], "tests": [test]}), "utf-8")
+    result = subprocess.run([backends / "promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_the_last_exemplar_leads_to_a_trace_of_jaeger(
     kit: Any, at_work: subprocess.Popen[str], prometheus: Any, jaeger: Any
 ) -> None:
