@@ -445,14 +445,16 @@ def energy(tally: EnergyTally, devices: DeviceSummary) -> str:
     how = "measured" if is_exact else _INTEGRATED[tally.sources == {"integrated"}]
     proofs = f" in {counted(tally.proofs, 'proof')}" if tally.proofs + tally.unknown > 1 else ""
     said = [f"{'' if is_exact else 'about '}{joules(tally.joules)}{proofs}, {_names(tally.devices, devices)}: {how}"]
-    if tally.missing:
-        said.append(f"incomplete: {_names(tally.missing, devices)} not in it, or not all the time")
+    if left_out := [name for name in tally.missing if name not in tally.devices]:
+        said.append(f"without {_names(left_out, devices)}")
+    if in_part := [name for name in tally.missing if name in tally.devices]:
+        said.append(f"{_names(in_part, devices)} only for a part of the time")
     if tally.unknown:
         said.append(f"not known for {counted(tally.unknown, 'more proof')}")
     if tally.is_shared:
         said.append("divided equally among proofs that ran at once")
-    if tally.is_of_all and len(tally.devices) > 1:
-        said.append("all GPUs, since those that the prover uses are not known")
+    if tally.is_of_all:
+        said.append("the prover does not say which GPUs it uses")
     return "; ".join(said)
 
 

@@ -16,6 +16,8 @@ from proofstream import (
     GpuSnapshot,
     GpuStatus,
     GpuTelemetry,
+    LayerKind,
+    LayerStart,
     PluginHealth,
     ProofComplete,
     ProofEvent,
@@ -174,26 +176,44 @@ def sampled(*figures: Any) -> list[tuple[None, ProofEvent]]:
     ]
 
 
+NOT_SAID = "the prover does not say which GPUs it uses"
 COUNTED = [{"energy_j": 100.0 * second, "power_w": 100.0} for second in range(1, 11)]
 STANDING = [{"energy_j": 7.0, "power_w": 100.0}] * 10
 
 
 def test_energy_by_the_counter_is_measured() -> None:
-    assert spent(("a", START), *sampled(*COUNTED), ("a", COMPLETE)) == "900 J, GPU 0: measured"
+    assert spent(("a", START), *sampled(*COUNTED), ("a", COMPLETE)) == f"900 J, GPU 0: measured; {NOT_SAID}"
 
 
 def test_energy_by_power_is_about_right_and_says_so() -> None:
     whole = spent(("a", START), *sampled(*STANDING), ("a", COMPLETE))
-    assert whole == "about 900 J, GPU 0: integrated from power"
+    assert whole == f"about 900 J, GPU 0: integrated from power; {NOT_SAID}"
     reset = [*COUNTED[:5], *COUNTED[:5]]
-    assert spent(("a", START), *sampled(*reset), ("a", COMPLETE)) == "about 900 J, GPU 0: partly integrated from power"
+    assert spent(("a", START), *sampled(*reset), ("a", COMPLETE)) == (
+        f"about 900 J, GPU 0: partly integrated from power; {NOT_SAID}"
+    )
 
 
 def test_energy_names_the_gpus_in_it_and_those_that_are_not() -> None:
     rows = [[one, {"power_w": 1000.0}, {"utilization": 0.5}] for one in COUNTED]
     assert spent(("a", START), *sampled(*rows), ("a", COMPLETE)) == (
-        "about 9.90 kJ, GPU 0, GPU 1: partly integrated from power; incomplete: GPU 2 not in it, or not all the time; "
-        "all GPUs, since those that the prover uses are not known"
+        "about 9.90 kJ, GPU 0, GPU 1: partly integrated from power; without GPU 2; " + NOT_SAID
+    )
+    lost = [*COUNTED[:5], *[{"state": "lost"}] * 5]
+    assert spent(("a", START), *sampled(*lost), ("a", COMPLETE)) == (
+        "400 J, GPU 0: measured; GPU 0 only for a part of the time; " + NOT_SAID
+    )
+    layer = LayerStart(
+        layer_idx=0,
+        kind=LayerKind.MatMul,
+        input_shape=(1, 1),
+        output_shape=(1, 1),
+        trace_cost=1,
+        claim_value_approx=0.5,
+        gpu_device=1,
+    )
+    assert spent(("a", START), ("a", layer), *sampled(*rows), ("a", COMPLETE)) == (
+        "about 9.00 kJ, GPU 1: integrated from power"
     )
 
 
@@ -206,7 +226,8 @@ def test_energy_that_is_not_known_is_no_number() -> None:
 def test_energy_of_proofs_at_once_is_divided_and_counted_once() -> None:
     both = [("a", START), ("b", START), *sampled(*COUNTED), ("a", COMPLETE), ("b", COMPLETE)]
     assert spent(*both, ("a", START), ("a", COMPLETE)) == (
-        "900 J in 2 proofs, GPU 0: measured; not known for 1 more proof; divided equally among proofs that ran at once"
+        "900 J in 2 proofs, GPU 0: measured; not known for 1 more proof; "
+        f"divided equally among proofs that ran at once; {NOT_SAID}"
     )
 
 

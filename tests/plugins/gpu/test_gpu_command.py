@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -134,3 +135,19 @@ def test_a_gpu_that_is_lost_does_not_fail_the_run(command: Callable[..., Finishe
     assert "proofstream: GPU 0 (GPU-00000000) is lost: it no longer answers\n" in ran.err
     samples = [e["event"]["GpuTelemetry"] for e in envelopes(tmp_path / "r.jsonl") if "GpuTelemetry" in e["event"]]
     assert {tuple(device["state"] for device in sample["devices"]) for sample in samples} == {("lost", "ok")}
+
+
+def test_energy_that_no_counter_measured_says_so_and_names_its_gpus(
+    command: Callable[..., Finished], away: Any
+) -> None:
+    # The first counter stands still at 250.5 W; the second GPU has none; the third has no power figure either.
+    away.set(count=3, _1__energy="!3", _2__energy="!3", _2__power="!3")
+    ran = command("demo:transformer?pace=2", "--gpu", machine=away)
+    assert ran.status == 0, ran.err
+
+    report = " ".join(ran.err.split())
+    found = re.search(r"energy about ([\d.]+) kJ, GPU 0, GPU 1: integrated from power; without GPU 2;", report)
+    took = re.search(r"complete in ([\d.]+) s", report)
+    assert found is not None, report
+    assert took is not None, report
+    assert 0 < float(found[1]) * 1000 <= 2 * 250.5 * (float(took[1]) + 1)
