@@ -112,12 +112,16 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     yield from _sessions(summary)
     if summary.totals.at_once:
         yield "at once", Text(words.sessions_at_once(summary.totals.at_once), style="yellow")
+    yield from _devices(summary)
+    yield from _states(summary)
+    yield from _trouble(summary)
+
+
+def _devices(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     for line in words.device_lines(summary.devices, whole_run=True):
         yield "device", Text(line)
     if said := words.energy(summary.energy, summary.devices):
         yield "energy", Text(said)
-    yield from _states(summary)
-    yield from _trouble(summary)
 
 
 def _trouble(summary: RunSummary) -> Iterator[tuple[str, Text]]:

@@ -17,7 +17,7 @@ import msgspec
 from proofstream.device_energy import MOST_APART_NS, DeviceEnergy
 from proofstream.events import GpuStatus, GpuTelemetry, LayerStart, SessionOpened
 from proofstream.intervals import Change, Interval, Noted, Opened, Proof
-from proofstream.timeline import ObservedSession
+from proofstream.observed import ObservedSession
 from proofstream.visible_devices import MAX_DEVICES, ChosenDevices, KnownGpus
 
 MAX_SAMPLES = 16_384
