@@ -1,12 +1,15 @@
 """Makes a zero-knowledge prover observable.
 
 This module is the public face: what a producer emits with, and what a plugin is written against. Importing it loads
-msgspec and pluggy, nothing else.
+the first half, and msgspec for it. The second half, and pluggy for it, is loaded where one of its names is used, because
+a prover that imports this waits for it.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
+import typing
 
 from proofstream.builders import (
     activation,
@@ -18,21 +21,6 @@ from proofstream.builders import (
     matmul_trace_cost,
 )
 from proofstream.catalog import Catalog
-from proofstream.config_table import read_table
-from proofstream.contracts import (
-    Artefact,
-    Command,
-    Feed,
-    Option,
-    OptionKind,
-    SessionFeed,
-    Source,
-    SourceRequest,
-    SourceType,
-    Tool,
-    ToolCall,
-)
-from proofstream.envelope_log import EnvelopeLogWriter, read_envelope_log
 from proofstream.envelopes import HOST, PRODUCER, Batch, Envelope
 from proofstream.errors import ConfigError, PluginError, ProofstreamError, SourceError, UsageError, WireError
 from proofstream.events import (
@@ -83,21 +71,49 @@ from proofstream.events import (
     is_sheddable,
     kind_of,
 )
-from proofstream.gpu_energy import EnergyLedger, GpuEnergy
-from proofstream.health import PluginStatus
-from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
-from proofstream.inputs import parse_toml, read_small_file
-from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Phase, PhaseSum, Proof, Stage
-from proofstream.observed import ObservedSession
 from proofstream.opening import open_session
-from proofstream.outputs import create_beside, make_private_folder, private_opener
-from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
 from proofstream.scopes import LayerScope, PhaseScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.text import safe_text
-from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
+
+if typing.TYPE_CHECKING:
+    from proofstream.config_table import read_table
+    from proofstream.contracts import (
+        Artefact,
+        Command,
+        Feed,
+        Option,
+        OptionKind,
+        SessionFeed,
+        Source,
+        SourceRequest,
+        SourceType,
+        Tool,
+        ToolCall,
+    )
+    from proofstream.envelope_log import EnvelopeLogWriter, read_envelope_log
+    from proofstream.gpu_energy import EnergyLedger, GpuEnergy
+    from proofstream.health import PluginStatus
+    from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
+    from proofstream.inputs import parse_toml, read_small_file
+    from proofstream.intervals import (
+        Change,
+        Closed,
+        Interval,
+        IntervalKind,
+        Noted,
+        Opened,
+        Phase,
+        PhaseSum,
+        Proof,
+        Stage,
+    )
+    from proofstream.observed import ObservedSession
+    from proofstream.outputs import create_beside, make_private_folder, private_opener
+    from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
+    from proofstream.timelines import Timelines
 
 # What the library logs is shown where the application asks for it, and nowhere else.
 logging.getLogger("proofstream").addHandler(logging.NullHandler())
@@ -222,3 +238,62 @@ __all__ = [
     "reported_rounds",
     "safe_text",
 ]
+
+_LATER = {
+    "read_table": "config_table",
+    "Artefact": "contracts",
+    "Command": "contracts",
+    "Feed": "contracts",
+    "Option": "contracts",
+    "OptionKind": "contracts",
+    "SessionFeed": "contracts",
+    "Source": "contracts",
+    "SourceRequest": "contracts",
+    "SourceType": "contracts",
+    "Tool": "contracts",
+    "ToolCall": "contracts",
+    "EnvelopeLogWriter": "envelope_log",
+    "read_envelope_log": "envelope_log",
+    "EnergyLedger": "gpu_energy",
+    "GpuEnergy": "gpu_energy",
+    "PluginStatus": "health",
+    "HOOK_API": "hookspecs",
+    "PluginContext": "hookspecs",
+    "hookimpl": "hookspecs",
+    "parse_toml": "inputs",
+    "read_small_file": "inputs",
+    "Change": "intervals",
+    "Closed": "intervals",
+    "Interval": "intervals",
+    "IntervalKind": "intervals",
+    "Noted": "intervals",
+    "Opened": "intervals",
+    "Phase": "intervals",
+    "PhaseSum": "intervals",
+    "Proof": "intervals",
+    "Stage": "intervals",
+    "ObservedSession": "observed",
+    "create_beside": "outputs",
+    "make_private_folder": "outputs",
+    "private_opener": "outputs",
+    "ReportedDevices": "reported",
+    "reported_claim": "reported",
+    "reported_duration_ms": "reported",
+    "reported_rounds": "reported",
+    "Timelines": "timelines",
+}
+"""The names that are loaded when they are used, with the module of each."""
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+if not typing.TYPE_CHECKING:  # a type checker would take it for a module that has every name
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = value
+        return value

@@ -7,7 +7,6 @@ second would change what other plugins see.
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         super().__init_subclass__(**kwargs)
         own = {
             name: _collections_in(cls, annotation)
-            for name, annotation in inspect.get_annotations(cls).items()
+            for name, annotation in cls.__annotations__.items()
             if "ClassVar" not in str(annotation)
         }
         flat = (name for name, collections in own.items() if collections == 1)
