@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from proofstream import SourceRequest, UsageError
 
@@ -15,8 +16,7 @@ SAMPLES = 10
 """Number of digits to choose from."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DemoRequest:
+class DemoRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The user's request.
 
     Attributes:

@@ -1,8 +1,8 @@
 """Makes a zero-knowledge prover observable.
 
 This module is the public face: what a producer emits with, and what a plugin is written against. Importing it loads
-the first half, and msgspec for it. The second half, and pluggy for it, is loaded where one of its names is used, because
-a prover that imports this waits for it.
+the first half, and msgspec for it. The modules of the second half, and pluggy for them, are loaded where their names
+are used, because a prover waits for what it imports.
 """
 
 from __future__ import annotations

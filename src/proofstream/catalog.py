@@ -20,10 +20,11 @@ class Catalog:
     """Event types by kind. Types are added while plugins are loaded; after that the catalog is only read."""
 
     def __init__(self) -> None:
-        self._types: dict[str, type[ProofEvent]] = {}
-        self._owners: dict[str, str] = {}
+        self._types: dict[str, type[ProofEvent]] = {kind.__name__: kind for kind in (*PRODUCER_EVENTS, *HOST_EVENTS)}
+        self._owners: dict[str, str] = dict.fromkeys(self._types, CORE)
+        # A plugin's decoders are made when it declares its types, as they may be wrong. The core's are made when they
+        # are used: all of them take longer than many a call of the command.
         self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
-        self.add(CORE, (*PRODUCER_EVENTS, *HOST_EVENTS))
 
     def add(self, owner: str, event_types: Iterable[type[ProofEvent]]) -> None:
         """Add the event types of one owner; all of them or, if one is not acceptable, none.
@@ -58,7 +59,10 @@ class Catalog:
 
     def decoder(self, kind: str) -> msgspec.json.Decoder[Any] | None:
         """Return the decoder of an event's body, or None if the kind is not declared."""
-        return self._decoders.get(kind)
+        decoder = self._decoders.get(kind)
+        if decoder is None and kind in self._types:
+            decoder = self._decoders[kind] = msgspec.json.Decoder(self._types[kind])
+        return decoder
 
 
 def _checked(owner: str, event_type: object) -> type[ProofEvent]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from proofstream.events import ProofEvent
@@ -120,8 +121,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceRequest:
+class SourceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The user's request to a source.
 
     Attributes:
@@ -144,8 +144,7 @@ class SourceRequest:
         return self.uri.partition(":")[2]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceType:
+class SourceType(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of source.
 
     Attributes:
@@ -191,8 +190,7 @@ class OptionKind(enum.Enum):
     """``--name VALUE --name VALUE``: a list of them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Artefact:
+class Artefact(msgspec.Struct, frozen=True, kw_only=True):
     """The file or folder that a flag's value names, which the plugin writes.
 
     Attributes:
@@ -206,7 +204,7 @@ class Artefact:
     name: str
     next_step: str
     form: str = "{path}"
-    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    settings: Mapping[str, object] = {}
 
     def __post_init__(self) -> None:
         """Check the placeholders: they are filled in when a run ends, and a mistake would cost it its last lines.
@@ -234,8 +232,7 @@ class Artefact:
         return Path(middle) if middle and f"{before}{middle}{after}" == text else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """A command-line flag of a plugin.
 
     Attributes:
@@ -276,8 +273,7 @@ class Option:
         return self.flag, "--no-" + self.flag.removeprefix("--")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A subcommand of ``proofstream`` that runs one of several sources, with all the flags of ``run``.
 
     Attributes:
@@ -302,8 +298,7 @@ class Command:
             raise ValueError(f"command {self.name!r} has no sources")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a tool.
 
     Attributes:
@@ -322,8 +317,7 @@ class ToolCall:
     note: Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A subcommand of ``proofstream`` that works on one argument by itself, without a source and without a host.
 
     Attributes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, SupportsIndex, cast
@@ -124,6 +122,8 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
 
 def _wrong_argument(plugin: object) -> str | None:
     """Return a line about the first hook that takes an argument which it is not given."""
+    import inspect  # like difflib below, for mistakes alone, and slow to load
+
     for name in sorted(_HOOK_NAMES):
         method = getattr(plugin, name, None)
         if callable(method):
@@ -138,6 +138,8 @@ def _wrong_argument(plugin: object) -> str | None:
 def _check_names(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:
     for name, impl in impls.items():
         if name not in _HOOK_NAMES:
+            import difflib
+
             near = difflib.get_close_matches(name, _HOOK_NAMES, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise PluginError(f"{type(plugin).__name__} implements {name}, which is not a hook{hint}")

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pluggy
 
 from proofstream.catalog import Catalog
@@ -49,8 +49,7 @@ hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker(PROJECT)
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker(PROJECT)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PluginContext:
+class PluginContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context in which the host configures a plugin. Fields are only ever added.
 
     Attributes:
@@ -75,7 +74,7 @@ class PluginContext:
     identity: Mapping[str, str]
     asked: bool
     live: bool
-    log: logging.Logger = field(repr=False)
+    log: logging.Logger
 
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from importlib import metadata, util
 from typing import Any, cast
+
+import msgspec
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
@@ -34,8 +35,7 @@ _RESERVED = frozenset({HOST, PRODUCER, PROJECT})
 _log = logging.getLogger("proofstream.loader")
 
 
-@dataclass(kw_only=True, slots=True)
-class PluginRecord:
+class PluginRecord(msgspec.Struct, kw_only=True):
     """A plugin that was found or given, and its condition.
 
     Attributes:
@@ -92,8 +92,7 @@ class PluginRecord:
         return PluginError(f"plugin {self.label} is {self.status.value}{reason}", hint=self.hint)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The choice of plugins to import.
 
     Attributes:
@@ -113,8 +112,7 @@ class Selection:
         return self.allowed is None or name in self.allowed or name in self.asked
 
 
-@dataclass(kw_only=True, slots=True)
-class Registry:
+class Registry(msgspec.Struct, kw_only=True):
     """All plugins of a host, and everything that they declare.
 
     Attributes:
@@ -126,12 +124,12 @@ class Registry:
         given: Names of the plugins that were given ready-made, whether or not they can be used.
     """
 
-    records: dict[str, PluginRecord] = field(default_factory=dict[str, PluginRecord])
-    catalog: Catalog = field(default_factory=Catalog)
-    sources: dict[str, tuple[SourceType, str]] = field(default_factory=dict[str, tuple[SourceType, str]])
-    options: dict[str, tuple[Option, str]] = field(default_factory=dict[str, tuple[Option, str]])
-    commands: dict[str, tuple[Command | Tool, str]] = field(default_factory=dict[str, tuple[Command | Tool, str]])
-    given: list[str] = field(default_factory=list[str])
+    records: dict[str, PluginRecord] = {}
+    catalog: Catalog = msgspec.field(default_factory=Catalog)
+    sources: dict[str, tuple[SourceType, str]] = {}
+    options: dict[str, tuple[Option, str]] = {}
+    commands: dict[str, tuple[Command | Tool, str]] = {}
+    given: list[str] = []
 
     def require(self, name: str) -> PluginRecord:
         """Return the plugin of that name.
@@ -155,6 +153,24 @@ class Registry:
         """Return the names of the plugins that would be used unasked, even if they cannot be."""
         enabled = [record for record in self.records.values() if record.status is not PluginStatus.DISABLED]
         return [r.name for r in enabled if r.autoload is True or (by_command and r.autoload == "command")]
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """The distribution that an entry point comes from."""
+
+    name: str
+    version: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """An entry point, and where it comes from."""
+
+    point: metadata.EntryPoint
+    origin: _Origin
 
 
 def entry_points() -> list[metadata.EntryPoint]:
@@ -191,35 +207,48 @@ def load(
         known = ", ".join(sorted({point.name for point in points})) or "none"
         raise UsageError(f"no plugin is named {min(strange)!r}", hint=f"installed: {known}")
     registry = Registry()
-    for record in (*(_given(instance, points) for instance in instances), *(_named(*one) for one in named)):
+    located = _located(points)
+    for record in (*(_given(instance, located) for instance in instances), *(_named(*one) for one in named)):
         if record.name in registry.records:
             raise UsageError(f"two plugins named {record.name!r} were given")
         registry.records[record.name] = record
         registry.given.append(record.name)
-    for record in _found(points, selection, given=set(registry.records), hint=traceback_hint):
+    for record in _found(located, selection, given=set(registry.records), hint=traceback_hint):
         registry.records[record.name] = record
     registry.records = dict(sorted(registry.records.items()))
     _collect(registry, hint=traceback_hint)
     return registry
 
 
-def _found(
-    points: Sequence[metadata.EntryPoint], selection: Selection, *, given: set[str], hint: str
-) -> list[PluginRecord]:
-    by_name: dict[str, list[metadata.EntryPoint]] = {}
+def _located(points: Iterable[metadata.EntryPoint]) -> list[_Found]:
+    """Return the entry points with their origins; every question to a distribution reads and parses its metadata."""
+    origins: dict[int, _Origin] = {}
+    located: list[_Found] = []
     for point in points:
-        if point.name not in given:
-            by_name.setdefault(point.name, []).append(point)
+        if id(point.dist) not in origins:
+            origins[id(point.dist)] = _origin(point.dist)
+        located.append(_Found(point, origins[id(point.dist)]))
+    return located
+
+
+def _origin(distribution: metadata.Distribution | None) -> _Origin:
+    return _Origin("unknown", "") if distribution is None else _Origin(distribution.name, distribution.version)
+
+
+def _found(points: Iterable[_Found], selection: Selection, *, given: set[str], hint: str) -> list[PluginRecord]:
+    by_name: dict[str, list[_Found]] = {}
+    for found in points:
+        if found.point.name not in given:
+            by_name.setdefault(found.point.name, []).append(found)
     return [_record(same, selection, hint=hint) for same in by_name.values()]
 
 
-def _record(same: list[metadata.EntryPoint], selection: Selection, *, hint: str) -> PluginRecord:
+def _record(same: list[_Found], selection: Selection, *, hint: str) -> PluginRecord:
     same = _without_usurpers(same)
-    point = same[0]
-    distribution, version = _origin(point)
-    record = PluginRecord(name=point.name, distribution=distribution, version=version)
-    if len({_origin(p)[0] for p in same}) > 1:
-        owners = " and ".join(" ".join(_origin(p)) for p in same)
+    point, origin = same[0].point, same[0].origin
+    record = PluginRecord(name=point.name, distribution=origin.name, version=origin.version)
+    if len({found.origin.name for found in same}) > 1:
+        owners = " and ".join(found.origin.label for found in same)
         record.mark(PluginStatus.BROKEN, f"two distributions have a plugin of this name: {owners}", "uninstall one")
     elif not selection.admits(point.name):
         record.mark(PluginStatus.DISABLED, "switched off")
@@ -228,24 +257,19 @@ def _record(same: list[metadata.EntryPoint], selection: Selection, *, hint: str)
     return record
 
 
-def _without_usurpers(same: list[metadata.EntryPoint]) -> list[metadata.EntryPoint]:
+def _without_usurpers(same: list[_Found]) -> list[_Found]:
     """Return the entry points of one name without those that take it from a first-party plugin, which are named."""
-    own = [point for point in same if _origin(point)[0] == PROJECT]
+    own = [found for found in same if found.origin.name == PROJECT]
     if not own:
         return same
-    for other in sorted({" ".join(_origin(point)) for point in same} - {" ".join(_origin(point)) for point in own}):
+    for other in sorted({found.origin.label for found in same} - {found.origin.label for found in own}):
         _log.warning(
             "the plugin %s of %s is not used, because a plugin of %s has this name; uninstall it, or rename its plugin",
-            same[0].name,
+            same[0].point.name,
             other,
             PROJECT,
         )
     return own
-
-
-def _origin(point: metadata.EntryPoint) -> tuple[str, str]:
-    dist = point.dist
-    return ("unknown", "") if dist is None else (dist.name, dist.version)
 
 
 def _load_point(record: PluginRecord, point: metadata.EntryPoint, *, hint: str) -> None:
@@ -337,14 +361,14 @@ def _kinds(declared: object) -> tuple[str, ...]:
     return names
 
 
-def _given(instance: object, points: Iterable[metadata.EntryPoint]) -> PluginRecord:
+def _given(instance: object, points: Iterable[_Found]) -> PluginRecord:
     cls = type(instance)
     if isinstance(instance, type):
         raise UsageError(f"{instance.__name__} is a class; a plugin is given as an instance of one or by its name")
-    for point in points:
-        if (point.module, point.attr) == (cls.__module__, cls.__qualname__):
-            distribution, version = _origin(point)
-            record = PluginRecord(name=point.name, distribution=distribution, version=version)
+    for found in points:
+        if (found.point.module, found.point.attr) == (cls.__module__, cls.__qualname__):
+            name, origin = found.point.name, found.origin
+            record = PluginRecord(name=name, distribution=origin.name, version=origin.version)
             break
     else:
         record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")

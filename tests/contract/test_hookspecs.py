@@ -94,7 +94,7 @@ def test_an_implementation_is_annotated_as_the_hookspec(implementation: Any, hoo
 def test_the_guide_names_every_status_and_every_field_of_the_context() -> None:
     for status in PluginStatus:
         assert f"| `{status.value}` |" in GUIDE
-    for field in PluginContext.__dataclass_fields__:
+    for field in PluginContext.__struct_fields__:
         assert re.search(rf"^\| `{field}[`(]", GUIDE, re.MULTILINE), field
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import proofstream
-from proofstream import testing
+from proofstream import testing, timelines
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = "\n".join(
@@ -33,12 +33,22 @@ def kind_and_name(name: str) -> tuple[int, str]:
 def test_all_names_everything_once_and_in_order() -> None:
     offered = {
         name
-        for name, value in vars(proofstream).items()
+        for name, value in ((name, getattr(proofstream, name)) for name in dir(proofstream))
         if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType)
     }
 
     assert set(proofstream.__all__) == offered | {"__version__"}
     assert proofstream.__all__ == sorted(set(proofstream.__all__), key=kind_and_name)
+
+
+def test_a_name_that_it_does_not_offer_is_refused_as_by_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 'proofstream' has no attribute 'Timeline'"):
+        proofstream.Timeline  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_name_that_is_loaded_later_is_that_of_its_module() -> None:
+    assert proofstream.Timelines is timelines.Timelines
+    assert vars(proofstream)["Timelines"] is timelines.Timelines
 
 
 @pytest.mark.parametrize("name", proofstream.__all__)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from proofstream.contracts import Option, OptionKind
 from proofstream.errors import UsageError
@@ -14,8 +15,7 @@ _VERBOSITY = re.compile(r"-[vq]+")
 _BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
 
 
-@dataclass(kw_only=True, slots=True)
-class EarlyArguments:
+class EarlyArguments(msgspec.Struct, kw_only=True):
     """The arguments about plugins, configuration and logging.
 
     Attributes:
@@ -27,9 +27,9 @@ class EarlyArguments:
     """
 
     config: Path | None = None
-    asked: list[str] = field(default_factory=list[str])
-    blocked: list[str] = field(default_factory=list[str])
-    plugin_files: list[Path] = field(default_factory=list[Path])
+    asked: list[str] = []
+    blocked: list[str] = []
+    plugin_files: list[Path] = []
     verbosity: int = 0
 
 

@@ -6,7 +6,6 @@ hint, and exit status 2.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -413,6 +412,8 @@ def _listing(
     def callback(as_json: bool, **_: Any) -> int:
         rows = rows_of(registry)
         if as_json:
+            import json  # loading it takes as long as all of the help's text does
+
             click.echo(json.dumps(rows, indent=2))
         else:
             _print_table(listings.for_people(rows))
