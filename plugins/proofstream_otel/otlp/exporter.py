@@ -93,8 +93,8 @@ class Exporter:
         self._oldest_s = 0.0
         self._acknowledged_s = 0.0
         self._overflowing = False
-        # Whether items were dropped since the current request was made. Then it gives way as well, if it fails: it may
-        # be the one that the receiver can never answer.
+        # Whether items were dropped since the current request was made. Then it gives way as well, if it fails: its
+        # items are older than those, which may be spans above its own, and the receiver may never answer it.
         self._is_crowded = False
         self._failing = False
         self._trouble = ""
@@ -272,7 +272,7 @@ class Exporter:
                 return reply
             self._log_trouble(reply.reason, f"{count} {self._signal.items} are tried again")
             # The pause comes first, because after giving up the next request follows at once.
-            if not self._pause(self._next_pause_s(reply)) or (self._is_crowded and self._closing_at is None):
+            if not self._pause(self._next_pause_s(reply)) or self._is_crowded:
                 return reply
 
     def _attempt_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from proofstream_otel.environment import Batching
 from proofstream_otel.otlp import exporter
 from proofstream_otel.otlp.endpoints import open_transport
 from proofstream_otel.otlp.item_queue import Item, ItemQueue
+from proofstream_otel.otlp.resources import Resources
 from proofstream_otel.otlp.transport import Reply
 from proofstream_otel.values.signals import TRACES
 
@@ -86,6 +88,10 @@ def test_from_a_full_queue_the_oldest_go_and_are_counted(
     host = InlineHost(OtelPlugin(), settings)
     for part in range(8):
         host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
+    # One request may have been under way when the last spans went. If the receiver took that one, it would get spans
+    # whose parents are gone. The second request from now was made later.
+    seen = len(receiver.paths)
+    kit.wait_until(lambda: len(receiver.paths) >= seen + 2)
     receiver.answers = [kit.Answer()]
     host.close()
     health = host.health()
@@ -101,6 +107,47 @@ def test_from_a_full_queue_the_oldest_go_and_are_counted(
     assert [text for text in said(caplog) if "takes nothing" in text] == [
         f"traces are being lost: {receiver.url}/v1/traces {why}"
     ]
+
+
+class LateFailure:
+    """A transport whose first attempt fails when it is told to, and that accepts everything after it."""
+
+    shown = "receiver"
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.has_begun = threading.Event()
+        self.may_fail = threading.Event()
+
+    def post(self, body: bytes, timeout_s: float) -> Reply:
+        self.bodies.append(body)
+        if len(self.bodies) > 1:
+            return Reply(accepted=True)
+        self.has_begun.set()
+        assert self.may_fail.wait(timeout_s)
+        return Reply(accepted=False, reason="HTTP 503", retryable=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.usefixtures("quick")
+def test_at_the_end_too_a_failed_request_gives_way_if_younger_spans_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+    transport = LateFailure()
+    batching = Batching(max_queue_items=2, delay_s=0.0)
+    log = logging.getLogger("proofstream.plugin.otel")
+    sender = exporter.Exporter(transport, Resources({}), batching=batching, progress=lambda: None, log=log)
+    sender.queue_item((), b"child")
+    assert transport.has_begun.wait(10)
+    for name in (b"parent", b"younger", b"youngest"):
+        sender.queue_item((), name, patient=False)
+    sender.begin_closing(10.0)
+    transport.may_fail.set()
+    sender.close(10.0)
+    taken = b"".join(transport.bodies[1:])
+    assert [name in taken for name in (b"child", b"parent", b"younger", b"youngest")] == [False, False, True, True]
+    assert sender.counters() == {"spans_exported": 2, "lost_spans": 2, "export_failures": 1}
+    assert said(caplog)[-1] == "2 spans were not delivered to receiver: HTTP 503"
 
 
 @pytest.mark.usefixtures("quick")
