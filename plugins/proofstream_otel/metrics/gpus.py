@@ -128,10 +128,10 @@ class ReportedFigures:
     def _forget_device(self, device_id: int) -> None:
         del self._filters[device_id]
         for metric in (Metrics.REPORTED_UTILIZATION, Metrics.REPORTED_FREE_MEMORY):
-            self._meter.end_series(metric, {Label.DEVICE: device_id})
+            self._meter.end_series(metric, {Label.DEVICE: str(device_id)})
 
     def _record_device(self, event: GpuStatus, device: GpuSnapshot) -> None:
-        labels = {Label.DEVICE: device.device_id}
+        labels = {Label.DEVICE: str(device.device_id)}
         known = self._filters[device.device_id]
         figures: dict[Metric, Number | None] = {
             Metrics.REPORTED_UTILIZATION: known.utilization(event, device),

@@ -8,7 +8,9 @@ from typing import Final, TypeAlias
 
 from proofstream_otel.values import safe
 
-LabelValue: TypeAlias = str | int
+LabelValue: TypeAlias = str | bool
+"""A text, since `OTHER` may take the place of any value; OpenTelemetry marks the series beyond the bound by True."""
+
 Labels: TypeAlias = Mapping[str, LabelValue]
 
 Key: TypeAlias = tuple[tuple[str, LabelValue], ...]

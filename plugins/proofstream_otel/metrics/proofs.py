@@ -157,7 +157,7 @@ class ProofMetrics:
     def _begin_proof(self, proof: Proof) -> None:
         # The numbers below the count of open proofs are taken, except for the ones that ended proofs gave back.
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._running)
-        held = self._meter.hold_labels({**_names_of(proof), Label.SLOT: slot})
+        held = self._meter.hold_labels({**_names_of(proof), Label.SLOT: str(slot)})
         running = self._running[proof] = _RunningProof(proof, slot, held, self._clock())
         for outcome in (COMPLETE, ABORTED):
             self._meter.add_count(Metrics.PROOFS, 0, {**running.labels, Label.OUTCOME: outcome})

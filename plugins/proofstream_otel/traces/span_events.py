@@ -184,4 +184,4 @@ def _inside(event: SpanEvent, start_unix_nano: int, end_unix_nano: int) -> SpanE
     time_unix_nano = min(max(event.time_unix_nano, start_unix_nano), end_unix_nano)
     if time_unix_nano == event.time_unix_nano:
         return event
-    return SpanEvent(event.name, time_unix_nano, {**event.attributes, Attr.EVENT_TIME: event.time_unix_nano})
+    return SpanEvent(event.name, time_unix_nano, {**event.attributes, Attr.EVENT_TIME: str(event.time_unix_nano)})

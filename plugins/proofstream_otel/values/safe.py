@@ -1,15 +1,19 @@
 """Makes values safe to export: OTLP can carry every value that this module returns.
 
-A bad value costs at most itself, never its span or batch. An integer outside of int64 becomes a decimal string, a
-missing or non-finite number is left out, a lone surrogate becomes a question mark, and a long string is cut.
+A bad value costs at most itself, never its span or batch. A missing or non-finite number is left out, a lone surrogate
+becomes a question mark, and a long string is cut.
+
+Web pages read numbers as doubles and round integers from 2^53 on, and OTLP has no integers from 2^63 on. Such an
+integer is exported as its decimal digits, under a key of its own: a key that is a number for one value and a text for
+the next cannot be searched, and some backends refuse the second.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[int] | list[float]
@@ -21,19 +25,33 @@ MAX_STRING_CHARS = 1024
 MAX_LIST_ITEMS = 128
 """The longest list exported."""
 
-_INT64_MIN = -(2**63)
+LARGEST_INTEGER = 2**53 - 1
+"""The largest integer that is exported as a number."""
+
+DIGITS = ".digits"
+"""The end of the key under which a larger one is exported."""
+
 _INT64_MAX = 2**63 - 1
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def attributes(raw: Mapping[str, object]) -> Attributes:
-    """Make a mapping of attributes safe; leave out the ones that cannot be exported."""
+    """Make a mapping of attributes safe; leave out the ones that cannot be exported.
+
+    A list with an integer that is too large for a number is exported as digits as a whole.
+    """
     safe: Attributes = {}
     for key, value in raw.items():
         exportable = make_safe(value)
         if exportable is not None:
-            safe[key] = exportable
+            safe[key + DIGITS if _is_large(value) else key] = exportable
     return safe
+
+
+def _is_large(value: object) -> bool:
+    if isinstance(value, int):
+        return abs(value) > LARGEST_INTEGER
+    return isinstance(value, list | tuple) and any(map(_is_large, cast("Sequence[object]", value)))
 
 
 def make_safe(value: object) -> Value | None:
@@ -64,18 +82,18 @@ def _number(value: float) -> float | None:
 
 def _sequence(values: Iterable[object]) -> Value | None:
     """Make a list of one type only: all integers, all numbers, or else all strings."""
-    items = [item for item in map(make_safe, values) if item is not None][:MAX_LIST_ITEMS]
+    items = [item for item in map(make_safe, values) if item is not None]
     if any(isinstance(item, str | bool | list) for item in items):
-        return [text(str(item)) for item in items]
-    numbers = [item for item in items if isinstance(item, int | float)]
+        return [text(str(item)) for item in items[:MAX_LIST_ITEMS]]
+    numbers = [item for item in items[:MAX_LIST_ITEMS] if isinstance(item, int | float)]
     if any(isinstance(item, float) for item in numbers):
         return [float(item) for item in numbers]
     return [int(item) for item in numbers] or None
 
 
 def integer(value: int) -> int | str:
-    """Return the integer, or its decimal digits if it exceeds int64, as field elements and u64 counts may."""
-    return int(value) if _INT64_MIN <= value <= _INT64_MAX else str(value)
+    """Return the integer, or its decimal digits if it is too large for a number, as u64 counts may be."""
+    return int(value) if abs(value) <= LARGEST_INTEGER else str(value)
 
 
 def text(value: str, max_chars: int = MAX_STRING_CHARS) -> str:

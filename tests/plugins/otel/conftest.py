@@ -463,12 +463,14 @@ def proof_start(*, num_layers: int = 1, model_name: str | None = "mlp", backend:
     )
 
 
-def layer_start(layer_idx: int = 0, *, trace_cost: int = 8, claim: float | None = 0.5) -> LayerStart:
+def layer_start(
+    layer_idx: int = 0, *, trace_cost: int = 8, claim: float | None = 0.5, input_shape: tuple[int, int] = (1, 4)
+) -> LayerStart:
     """The start of a layer."""
     return LayerStart(
         layer_idx=layer_idx,
         kind=LayerKind.MatMul,
-        input_shape=(1, 4),
+        input_shape=input_shape,
         output_shape=(1, 2),
         trace_cost=trace_cost,
         claim_value_approx=claim,

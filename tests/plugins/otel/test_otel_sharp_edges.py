@@ -56,13 +56,23 @@ def test_1_the_limit_of_the_environment_wins_and_drops_rounds_before_log_lines(
     assert layer.attributes["proofstream.rounds.dropped"] == 14
 
 
-def test_2_an_integer_outside_of_int64_costs_nothing_but_its_type(kit: Any, receiver: Any, tmp_path: Path) -> None:
+def test_2_an_integer_that_web_pages_would_round_is_digits_under_a_key_of_its_own(
+    kit: Any, receiver: Any, tmp_path: Path
+) -> None:
+    large = [2**53 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1]
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url, "file": str(tmp_path)})
-    host.feed(envelopes([kit.proof_start(num_layers=2**64 - 1), kit.layer_start(trace_cost=2**63)]))
+    layers = [kit.layer_start(index, trace_cost=cost, input_shape=(1, cost)) for index, cost in enumerate(large)]
+    host.feed(envelopes([kit.proof_start(num_layers=2**64 - 1), *layers]))
     host.close()
-    spans = {span.name: span for span in receiver.spans}
-    assert spans["proof"].attributes["proofstream.proof.num_layers"] == str(2**64 - 1)
-    assert spans["layer MatMul"].attributes["proofstream.layer.trace_cost"] == str(2**63)
+    (proof,) = (span for span in receiver.spans if span.name == "proof")
+    assert "proofstream.proof.num_layers" not in proof.attributes
+    assert proof.attributes["proofstream.proof.num_layers.digits"] == str(2**64 - 1)
+    found = [span.attributes for span in receiver.spans if span.name == "layer MatMul"]
+    cost, shape = "proofstream.layer.trace_cost", "proofstream.layer.input_shape"
+    assert [attributes.get(cost) for attributes in found] == [2**53 - 1, None, None, None, None]
+    assert [attributes.get(f"{cost}.digits") for attributes in found] == [None, *map(str, large[1:])]
+    assert [attributes.get(shape) for attributes in found] == [[1, 2**53 - 1], None, None, None, None]
+    assert [attributes.get(f"{shape}.digits") for attributes in found] == [None, *(["1", str(n)] for n in large[1:])]
     assert receiver.spans == kit.read_file(tmp_path / "traces.jsonl")
 
 

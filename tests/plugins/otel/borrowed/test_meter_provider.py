@@ -62,7 +62,7 @@ def test_measurements_go_through_it(kit: Any, provider: MeterProvider, reader: I
     found = collect(reader)
     assert values(found["proofstream.proofs"]) == {(*PROVER, "complete"): 1, (*PROVER, "aborted"): 0}
     assert values(found["proofstream.rounds"]) == {("MatMul", *PROVER): 2}
-    assert values(found["proofstream.proof.layers.total"]) == {(*PROVER, 0): 4}
+    assert values(found["proofstream.proof.layers.total"]) == {(*PROVER, "0"): 4}
     assert values(found["proofstream.proofs.running"]) == {PROVER: 1}
     (point,) = found["proofstream.proof.duration"].data.data_points
     assert isinstance(point, HistogramDataPoint)

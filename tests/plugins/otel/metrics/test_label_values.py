@@ -238,7 +238,7 @@ class TestDevices:
                 ps.GpuStatus(devices=[device], matmul_done=0, matmul_total=0, layers_done=1, layers_total=4)
             )
         backend.collect()
-        assert backend.values_of(Metrics.REPORTED_UTILIZATION, Label.DEVICE) == set(range(900, 1000))
+        assert backend.values_of(Metrics.REPORTED_UTILIZATION, Label.DEVICE) == set(map(str, range(900, 1000)))
         metrics.forget_reported()
         backend.collect()
         assert backend.values_of(Metrics.REPORTED_UTILIZATION, Label.DEVICE) == set()

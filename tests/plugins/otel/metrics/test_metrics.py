@@ -84,9 +84,9 @@ def gpu(**changes: Any) -> ps.GpuTelemetry:
     return ps.GpuTelemetry(devices=[ps.GpuReading(**{**fields, **changes})])
 
 
-def gpu_status(*, utilization: float, free: int, done: int = 1) -> ps.GpuStatus:
+def gpu_status(*, utilization: float, free: int, done: int = 1, device_id: int = 0) -> ps.GpuStatus:
     """A prover's report on its only device."""
-    device = ps.GpuSnapshot(device_id=0, device_name="GPU-0", utilization=utilization, free_memory_bytes=free)
+    device = ps.GpuSnapshot(device_id=device_id, device_name="GPU-0", utilization=utilization, free_memory_bytes=free)
     return ps.GpuStatus(devices=[device], matmul_done=0, matmul_total=0, layers_done=done, layers_total=4)
 
 
@@ -208,13 +208,13 @@ def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
 
 def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     running = [point for point in seen if point.name == Metrics.PROOF_PROGRESS.name]
-    assert [(p.attributes[Label.SLOT], p.value, p.has_ended) for p in running] == [(0, 0.25, False), (0, 0, True)]
-    assert values(kit, seen, Metrics.PROOF_LAYERS_TOTAL) == {(*PROVER, 0): 4}
-    assert values(kit, seen, Metrics.PROOF_LAYERS_CLOSED) == {(*PROVER, 0): 1}
-    assert 0.1 < values(kit, seen, Metrics.PROOF_ELAPSED)[*PROVER, 0] < 30
+    assert [(p.attributes[Label.SLOT], p.value, p.has_ended) for p in running] == [("0", 0.25, False), ("0", 0, True)]
+    assert values(kit, seen, Metrics.PROOF_LAYERS_TOTAL) == {(*PROVER, "0"): 4}
+    assert values(kit, seen, Metrics.PROOF_LAYERS_CLOSED) == {(*PROVER, "0"): 1}
+    assert 0.1 < values(kit, seen, Metrics.PROOF_ELAPSED)[*PROVER, "0"] < 30
     silence = values(kit, seen, Metrics.PROOF_SILENCE)
-    assert set(silence) == {(*PROVER[:1], "mlp", "between", 0)}
-    assert 0.1 < silence[PROVER[0], "mlp", "between", 0] < 30
+    assert set(silence) == {(*PROVER[:1], "mlp", "between", "0")}
+    assert 0.1 < silence[PROVER[0], "mlp", "between", "0"] < 30
     counts = [p.value for p in seen if p.name == Metrics.PROOFS_RUNNING.name]
     assert counts == [1, 0]
 
@@ -263,8 +263,19 @@ def test_a_gpu_in_figures(kit: Any, seen: list[Any]) -> None:
         ("GPU-1", "H200", "memory"): 2619e6,
     }
     assert values(kit, seen, Metrics.GPU_THROTTLED) == {("GPU-1", "H200", "sw_power_cap"): 1}
-    assert values(kit, seen, Metrics.REPORTED_UTILIZATION) == {(0,): 0.7}
-    assert values(kit, seen, Metrics.REPORTED_FREE_MEMORY) == {(0,): 6}
+    assert values(kit, seen, Metrics.REPORTED_UTILIZATION) == {("0",): 0.7}
+    assert values(kit, seen, Metrics.REPORTED_FREE_MEMORY) == {("0",): 6}
+
+
+def test_a_device_may_have_any_number(kit: Any, receiver: Any) -> None:
+    """Also one that OTLP has no integer for, which would cost the request."""
+    host = InlineHost(OtelPlugin(), {"endpoint": receiver.url, "metric_interval_s": 0.1})
+    statuses = [gpu_status(utilization=0.7, free=free, device_id=2**64 - 1) for free in (8, 6)]
+    host.feed(envelopes([kit.proof_start(), *statuses], close=False))
+    kit.wait_until(lambda: host.tick() or bool(receiver.points))
+    host.close()
+    assert values(kit, receiver.points, Metrics.REPORTED_UTILIZATION) == {(str(2**64 - 1),): 0.7}
+    assert host.health()["lost_metrics"] == 0
 
 
 def test_exports_in_figures(kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +404,7 @@ class TestSlots:
     def slots(self, meter: OwnMeter) -> dict[Any, Any]:
         """The slots that are shown, with how many layers their proofs have."""
         points = points_of(meter.collect(), Metrics.PROOF_LAYERS_TOTAL)
-        return {point.attributes[Label.SLOT]: point.value for point in points}
+        return {int(point.attributes[Label.SLOT]): point.value for point in points}
 
     def test_a_slot_is_free_again_when_its_proof_ends(self, kit: Any) -> None:
         meter = OwnMeter()

@@ -23,7 +23,10 @@ class Colour(enum.Enum):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (2**63 - 1, 2**63 - 1),
+        (2**53 - 1, 2**53 - 1),
+        (1 - 2**53, 1 - 2**53),
+        (2**53, "9007199254740992"),
+        (-(2**53), "-9007199254740992"),
         (2**63, "9223372036854775808"),
         (-(2**63) - 1, "-9223372036854775809"),
         (2**254, str(2**254)),
@@ -59,6 +62,19 @@ def test_a_long_text_is_cut_and_marked() -> None:
 @pytest.mark.parametrize(("time", "expected"), [(-5, 1), (0, 1), (7, 7), (2**63, 2**63 - 1), (2**70, 2**63 - 1)])
 def test_a_time_is_one_that_every_backend_takes(time: int, expected: int) -> None:
     assert safe.timestamp(time) == expected
+
+
+@given(
+    st.integers() | st.integers(2**53 - 3, 2**53 + 3) | st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=200)
+)
+def test_a_key_has_one_type_whatever_the_number(value: int | list[int]) -> None:
+    """A larger one is there in full, under the other key."""
+    ((key, made),) = safe.attributes({"key": value}).items()
+    found = made if isinstance(made, list) else [made]
+    wanted = value if isinstance(value, list) else [value]
+    is_large = max(map(abs, wanted)) >= 2**53
+    assert key == ("key.digits" if is_large else "key")
+    assert found == [str(item) if is_large else item for item in wanted][: safe.MAX_LIST_ITEMS]
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary(max_size=8)
