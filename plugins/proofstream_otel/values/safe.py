@@ -44,7 +44,9 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
     for key, value in raw.items():
         exportable = make_safe(value)
         if exportable is not None:
-            safe[key + DIGITS if _is_large(value) else key] = exportable
+            # A text or a number that stays as it is, as most do, need not be looked at again.
+            is_same = type(exportable) is type(value) is not list
+            safe[key if is_same or not _is_large(value) else key + DIGITS] = exportable
     return safe
 
 

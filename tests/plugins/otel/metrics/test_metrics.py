@@ -272,7 +272,12 @@ def test_a_device_may_have_any_number(kit: Any, receiver: Any) -> None:
     host = InlineHost(OtelPlugin(), {"endpoint": receiver.url, "metric_interval_s": 0.1})
     statuses = [gpu_status(utilization=0.7, free=free, device_id=2**64 - 1) for free in (8, 6)]
     host.feed(envelopes([kit.proof_start(), *statuses], close=False))
-    kit.wait_until(lambda: host.tick() or bool(receiver.points))
+
+    def is_collected() -> bool:
+        host.tick()
+        return bool(receiver.points)
+
+    kit.wait_until(is_collected)
     host.close()
     assert values(kit, receiver.points, Metrics.REPORTED_UTILIZATION) == {(str(2**64 - 1),): 0.7}
     assert host.health()["lost_metrics"] == 0
@@ -404,7 +409,7 @@ class TestSlots:
     def slots(self, meter: OwnMeter) -> dict[Any, Any]:
         """The slots that are shown, with how many layers their proofs have."""
         points = points_of(meter.collect(), Metrics.PROOF_LAYERS_TOTAL)
-        return {int(point.attributes[Label.SLOT]): point.value for point in points}
+        return {int(str(point.attributes[Label.SLOT])): point.value for point in points}
 
     def test_a_slot_is_free_again_when_its_proof_ends(self, kit: Any) -> None:
         meter = OwnMeter()
