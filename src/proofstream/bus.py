@@ -233,7 +233,7 @@ class Bus:
             if size > _ROUND_BYTES:
                 break
             item = items.popleft()
-            admitted += memory_of(item[2].raw) if isinstance(item[2], Decoded) else 0
+            admitted += memory_of(len(item[2].raw)) if isinstance(item[2], Decoded) else 0
             try:
                 size += self._pass(item, envelopes)
             except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it

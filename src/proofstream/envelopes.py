@@ -21,13 +21,13 @@ _FIXED_BYTES = 300
 _BYTES_PER_RAW_BYTE = 4
 
 
-def memory_of(raw: bytes) -> int:
-    """Return an estimate of the memory that an event takes with its JSON, in bytes.
+def memory_of(raw_bytes: int, events: int = 1) -> int:
+    """Return an estimate of the memory that events take with their JSON of so many bytes in all.
 
     Measured over all kinds: the decoded event takes about three times the bytes of its JSON, and the objects around it
     take 300 bytes.
     """
-    return _FIXED_BYTES + _BYTES_PER_RAW_BYTE * len(raw)
+    return _FIXED_BYTES * events + _BYTES_PER_RAW_BYTE * raw_bytes
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -79,7 +79,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def memory_bytes(self) -> int:
         """An estimate of the memory that the envelope takes, with its event, in bytes."""
-        return memory_of(self.raw)
+        return memory_of(len(self.raw))
 
 
 Batch: TypeAlias = tuple[Envelope, ...]

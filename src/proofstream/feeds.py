@@ -166,7 +166,7 @@ class HostSessionFeed:
                 gate.admit(len(piece), size, put, stopping=lambda: self._feed.stopping)
         else:
             # Before they enter: otherwise the bus might pass them first, and the sum would be too small meanwhile.
-            self._feed.count_bytes(sum(memory_of(decoded.raw) for decoded in chunk))
+            self._feed.count_bytes(memory_of(sum(len(decoded.raw) for decoded in chunk), len(chunk)))
             self._put(chunk)
         self._intake.wakeup.set()
 
@@ -182,7 +182,7 @@ class HostSessionFeed:
                 self._gap = None
                 intake.items.append((now, session, decoded))
             else:
-                self._feed.count_bytes(-memory_of(decoded.raw))
+                self._feed.count_bytes(-memory_of(len(decoded.raw)))
                 self._intake.note_loss(decoded.event)
                 self._widen_gap({kind_of(decoded.event): 1})
 
@@ -233,7 +233,7 @@ def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[tuple[Sequenc
     """
     start = size = 0
     for index, decoded in enumerate(chunk):
-        size += memory_of(decoded.raw)
+        size += memory_of(len(decoded.raw))
         if size >= _PIECE_BYTES or index + 1 - start >= at_most:
             yield chunk[start : index + 1], size
             start, size = index + 1, 0

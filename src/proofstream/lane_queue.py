@@ -14,15 +14,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST, Batch, Envelope
+from proofstream.envelopes import HOST, Batch, Envelope, memory_of
 from proofstream.events import EventsLost, PluginHealth
 from proofstream.intake import HARD_FACTOR
 from proofstream.wire import encode_event
 
 BATCH_SIZE = 512
 
-# A batch of large events ends here, so that a plugin sees a heat map of 1 MB soon, and not 511 of its like beside it.
-_BATCH_BYTES = 4 * 2**20
+# A batch of large events ends after so many bytes of JSON, so that a plugin sees a heat map of 1 MB soon, and not 511
+# of its like beside it.
+_BATCH_RAW_BYTES = 2**20
 # Bulk may fill an eighth of the bytes, to leave room for facts.
 _BULK_SHARE = 8
 # The events of one other plugin may fill a quarter of the capacity. The gate holds sources back at one half, so
@@ -80,8 +81,8 @@ class LaneQueue:
         self._dropping = threading.Lock()
         self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
         self._added = 0
-        self._bytes_added = 0
-        self._bytes_taken = 0
+        self._raw_added = 0
+        self._raw_taken = 0
         self._published: dict[str, int] = {}
         self._published_taken: dict[str, int] = {}
         self._arrivals: deque[tuple[int, float]] = deque()
@@ -92,7 +93,7 @@ class LaneQueue:
     @property
     def waiting_bytes(self) -> int:
         """An estimate of the memory that the waiting events take."""
-        return self._bytes_added - self._bytes_taken
+        return memory_of(self._raw_added - self._raw_taken, len(self._envelopes))
 
     # On the bus's thread
 
@@ -137,7 +138,7 @@ class LaneQueue:
         return True
 
     def _append(self, envelope: Envelope) -> None:
-        self._bytes_added += envelope.memory_bytes
+        self._raw_added += len(envelope.raw)
         self._envelopes.append(envelope)
         self._added += 1
 
@@ -181,18 +182,18 @@ class LaneQueue:
         Derived events belong to their batch's session and descend from all of the batch. Otherwise the result would
         depend on where batches happen to be cut.
         """
-        queue, batch, size = self._envelopes, list[Envelope](), 0
-        while queue and len(batch) < BATCH_SIZE and size < _BATCH_BYTES:
+        queue, batch, raw_bytes = self._envelopes, list[Envelope](), 0
+        while queue and len(batch) < BATCH_SIZE and raw_bytes < _BATCH_RAW_BYTES:
             if batch and not _belong_together(queue[0], batch[0]):
                 break
             envelope = queue.popleft()
             batch.append(envelope)
-            size += envelope.memory_bytes
-        self._note_taken(batch, size)
+            raw_bytes += len(envelope.raw)
+        self._note_taken(batch, raw_bytes)
         return tuple(batch)
 
-    def _note_taken(self, batch: list[Envelope], size: int) -> None:
-        self._bytes_taken += size
+    def _note_taken(self, batch: list[Envelope], raw_bytes: int) -> None:
+        self._raw_taken += raw_bytes
         publisher = self._publisher_of(batch[0]) if batch else None
         if publisher is not None:
             self._published_taken[publisher] = self._published_taken.get(publisher, 0) + len(batch)
@@ -202,12 +203,12 @@ class LaneQueue:
         queue = self._envelopes
         while queue:
             self.drop(queue.popleft())
-        self._bytes_taken = self._bytes_added
+        self._raw_taken = self._raw_added
 
     def clear(self) -> None:
         """Forget all that waits, uncounted: the plugin failed or sits the run out, and that is said."""
         self._envelopes.clear()
-        self._bytes_taken = self._bytes_added
+        self._raw_taken = self._raw_added
 
 
 def _belong_together(one: Envelope, other: Envelope) -> bool:

@@ -397,7 +397,7 @@ class TestJobs:
 
 def raw_of(size: int) -> bytes:
     """Return the JSON of an event that takes so much memory."""
-    return b"x" * ((size - memory_of(b"")) // 4)
+    return b"x" * ((size - memory_of(0)) // 4)
 
 
 class TestSilentJobs:
