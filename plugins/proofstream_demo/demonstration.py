@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-from proofstream import ProofEvent
+from proofstream import LogLevel, ProofEvent
+from proofstream_demo.faults import FailingProver
 from proofstream_demo.field import centred
 from proofstream_demo.models import Example, digits, transformer
-from proofstream_demo.proof import GkrProof, ProofRejected
-from proofstream_demo.prover import prove_watched
+from proofstream_demo.proof import GkrProof, ProofRejected, ProverError
+from proofstream_demo.prover import Prover, prove_watched
 from proofstream_demo.request import DemoRequest
 from proofstream_demo.verifier import verify
-from proofstream_demo.walk import Walk
+from proofstream_demo.walk import VERIFY, Walk
 
 _WORTH_SAYING_S = 0.05
 """Pauses that add up to less than this are not mentioned."""
@@ -26,14 +28,24 @@ def demonstrate(
     Args:
         request: The model, its sample and the pace.
         emit: Receives the events.
-        pause: Waits for a number of seconds between two layers. If it raises, the walk ends with the proof open.
+        pause: Waits for a number of seconds between two layers, or for none at all before a weight is opened. If it
+            raises, the proof ends open.
     """
     example = digits(request.sample) if request.model == "digits" else transformer()
     pauses = len(example.model.circuit.layers) - 1
-    walk = Walk(example.model, emit, between_layers=lambda: pause(request.pace_s / pauses))
+    walk = Walk(example.model, emit, between_layers=lambda: pause(request.pace_s / pauses), listen=lambda: pause(0.0))
     walk.log(f"Proving {example.model.about}.")
     walk.log(f"Its input is {example.question}.")
-    conclude_proof(walk, example, prove_watched(example.model, example.inputs, walk))
+    prover: Callable[..., Prover] | None = None
+    if request.fail is not None:
+        walk.log(f"One weight changes in memory, because of fail={request.fail}. This proof must fail.", LogLevel.Warn)
+        prover = partial(FailingProver, fail=request.fail)
+    try:
+        proof = prove_watched(example.model, example.inputs, walk, prover=prover)
+    except ProverError as error:
+        walk.abort_proof(f"{error}")
+        return
+    conclude_proof(walk, example, proof)
 
 
 def conclude_proof(walk: Walk, example: Example, proof: GkrProof) -> None:
@@ -41,7 +53,8 @@ def conclude_proof(walk: Walk, example: Example, proof: GkrProof) -> None:
     started = time.perf_counter()
     proving_ms = walk.proving_ms
     try:
-        verify(example.model, proof, example.inputs)
+        with walk.phase(VERIFY):
+            verify(example.model, proof, example.inputs)
     except ProofRejected as rejected:
         walk.abort_proof(f"The proof was rejected: {rejected}.")
         return

@@ -26,6 +26,10 @@ D_HEAD = D_MODEL // HEADS
 D_HIDDEN = 32
 SEED = 2024
 
+DIGITS_GRINDING_BITS = 15
+TRANSFORMER_GRINDING_BITS = 12
+"""So that most of a proof's time is spent on the weights, after the layers, as in provers of large models."""
+
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
@@ -36,12 +40,14 @@ class DemoModel:
         about: A description for the user.
         circuit: The circuit to prove.
         attention: Indices of the layers that hold attention scores, one for each head.
+        grinding_bits: Each part of the proof of work for a weight matrix takes 2^bits hashes on average.
     """
 
     name: str
     about: str
     circuit: Circuit
     attention: tuple[int, ...] = ()
+    grinding_bits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def digits(sample: int = 0) -> Example:
         f"digits; it reads {float(arrays['accuracy']):.1%} of {int(arrays['held_out'])} held-out digits right"
     )
     return Example(
-        model=DemoModel("digits", about, Circuit(layers, weights)),
+        model=DemoModel("digits", about, Circuit(layers, weights), grinding_bits=DIGITS_GRINDING_BITS),
         inputs=pixels,
         question=f"held-out digit number {sample}, labelled {label}",
         answer=lambda output: f"the network sees the digit {int(output.argmax())}; the label says {label}",
@@ -108,7 +114,13 @@ def transformer() -> Example:
         "and seeded random weights: it has learnt nothing"
     )
     return Example(
-        model=DemoModel("transformer", about, Circuit(tuple(layers), drawn), attention=scores),
+        model=DemoModel(
+            "transformer",
+            about,
+            Circuit(tuple(layers), drawn),
+            attention=scores,
+            grinding_bits=TRANSFORMER_GRINDING_BITS,
+        ),
         inputs=_random(rng, (SEQ_LEN, D_MODEL)),
         question=f"{SEQ_LEN} random tokens",
         answer=lambda output: (

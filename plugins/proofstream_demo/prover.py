@@ -9,8 +9,12 @@ from:
 - sum: C(r) = A(r) + B(r), at the same point and without rounds.
 
 A layer that several others use ends up with several claims. A random linear combination merges them into one: see
-`combine_claims`. The verifier evaluates the last claims, about weights and input, itself. Nothing is hidden: this
-proves a computation, and is not zero knowledge.
+`combine_claims`. The last claims are about the input, which the verifier evaluates itself, and about the weights. After
+the walk the prover commits to each weight matrix and opens the commitment at the claim's point: see
+`proofstream_demo.commitment`. Nothing is hidden: this proves a computation, and is not zero knowledge.
+
+The prover checks what it proves: every round's p(0) + p(1), that the commitments are the published ones, and the values
+that it opens. If memory or a library fails it, it stops with a `ProverError` at that place.
 
 After S. Goldwasser, Y. Kalai, G. Rothblum, "Delegating computation: interactive proofs for muggles", 2008, and for the
 matrix product J. Thaler, "Time-optimal interactive proofs for circuit evaluation", 2013.
@@ -23,22 +27,19 @@ from collections.abc import Callable
 import numpy as np
 
 from proofstream import ProofEvent
-from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum, evaluate_circuit
-from proofstream_demo.field import LIMBS, M31, Integers, embed, equal
+from proofstream_demo.circuit import Input, Layer, MatMul, Product, Sum, evaluate_circuit
+from proofstream_demo.commitment import PUZZLES, Committed, answer_queries, combined_row, published, value_of_row
+from proofstream_demo.field import LIMBS, M31, QM31, Integers, embed, equal
 from proofstream_demo.models import DemoModel
-from proofstream_demo.multilinear import evaluate_matrix, fix_variables, table
-from proofstream_demo.proof import Claim, GkrProof, LayerProof, Reduction
+from proofstream_demo.multilinear import evaluate_matrix, fix_variables, matrix_variables, table
+from proofstream_demo.proof import Claim, GkrProof, LayerProof, Opening, ProverError, Reduction
 from proofstream_demo.reductions import combine_claims, factor_points, first_claim, selector_table, split_point
-from proofstream_demo.sumcheck import OnRound, prove_sum
-from proofstream_demo.transcript import Transcript, commit_matrix
-from proofstream_demo.walk import Walk
+from proofstream_demo.sumcheck import OnRound, prove_sum, sum_at_bits
+from proofstream_demo.transcript import Transcript
+from proofstream_demo.walk import FORWARD, GRINDING, WEIGHT_COMMITMENTS, Walk
 
 NextClaims = list[tuple[int | str, Claim]]
 """Claims with their subjects: a layer's index, or a weight matrix's name."""
-
-
-class WeightMismatch(Exception):
-    """The prover's claim about a weight matrix is false: a bug in the prover."""
 
 
 def prove(model: DemoModel, inputs: Integers, *, emit: Callable[[ProofEvent], None] | None = None) -> GkrProof:
@@ -50,6 +51,7 @@ def prove(model: DemoModel, inputs: Integers, *, emit: Callable[[ProofEvent], No
         emit: Receives every step as the events of a real prover.
 
     Raises:
+        ProverError: A check of the prover's own failed.
         ValueError: The input has the wrong shape, or a value leaves the range of the field.
     """
     walk = Walk(model, emit if emit is not None else _ignore)
@@ -58,24 +60,38 @@ def prove(model: DemoModel, inputs: Integers, *, emit: Callable[[ProofEvent], No
     return proof
 
 
-def prove_watched(model: DemoModel, inputs: Integers, walk: Walk) -> GkrProof:
-    """Prove as `prove` does, but leave `complete_proof` to the caller, who may want to verify the proof first."""
-    values = evaluate_circuit(model.circuit, inputs)
+def prove_watched(
+    model: DemoModel, inputs: Integers, walk: Walk, *, prover: Callable[..., Prover] | None = None
+) -> GkrProof:
+    """Prove as `prove` does, but leave `complete_proof` to the caller, who may want to verify the proof first.
+
+    Args:
+        model: The model.
+        inputs: Integers in the shape of the circuit's input.
+        walk: Reports every step.
+        prover: Makes the prover; by default, an honest one.
+    """
+    with walk.phase(FORWARD):
+        values = evaluate_circuit(model.circuit, inputs)
+    made = (prover or Prover)(model, [embed(matrix) for matrix in values], walk)
     walk.begin_proof(values)
-    return Prover(model.circuit, [embed(matrix) for matrix in values], walk).run()
+    return made.run()
 
 
 class Prover:
     """One walk through one circuit.
 
     Args:
-        circuit: The circuit that was computed.
+        model: The model that was computed.
         values: All layers' values, by layer index.
         walk: Reports every step.
     """
 
-    def __init__(self, circuit: Circuit, values: list[M31], walk: Walk) -> None:
+    def __init__(self, model: DemoModel, values: list[M31], walk: Walk) -> None:
+        circuit = model.circuit
         self._circuit = circuit
+        self._grinding_bits = model.grinding_bits
+        self._published = published(circuit)
         self._values = values
         self._weights = {name: embed(matrix) for name, matrix in circuit.weights.items()}
         self._walk = walk
@@ -83,24 +99,38 @@ class Prover:
         self._transcript = Transcript()
 
     def run(self) -> GkrProof:
-        """Prove the layers from the output to the input, then open the weights."""
+        """Prove the layers from the output to the input, then commit to the weights and open them."""
+        output = self._values[-1]
+        layers = self._prove_layers()
+        openings = self._open_weights()
+        return GkrProof(output=output, commitments=self._published, layers=layers, openings=openings)
+
+    def _prove_layers(self) -> tuple[LayerProof, ...]:
         inputs, output = self._values[0], self._values[-1]
-        commitments = {name: commit_matrix(matrix) for name, matrix in self._weights.items()}
-        claim = first_claim(self._transcript, self._circuit, commitments, inputs, output)
+        claim = first_claim(self._transcript, self._circuit, self._published, inputs, output)
         self._claims[len(self._values) - 1] = [claim]
         layers = [self._prove_layer(index) for index in reversed(range(len(self._values)))]
-        for index, name in self._circuit.weighted:
-            self._open_weight(index, name, commitments[name])
-        return GkrProof(output=output, commitments=commitments, layers=tuple(reversed(layers)))
+        return tuple(reversed(layers))
 
     def _prove_layer(self, index: int) -> LayerProof:
         layer = self._circuit.layers[index]
         claims = self._claims[index]
         with self._walk.layer(index, claims) as on_round:
-            reductions, found = self._reduce(layer, claims, self._values[index], on_round)
+            checked = self._checking(f"layer {index} ({layer.name})", on_round)
+            reductions, found = self._reduce(layer, claims, self._values[index], checked)
         for target, claim in found:
             self._claims.setdefault(target, []).append(claim)
         return reductions
+
+    def _checking(self, place: str, on_round: OnRound) -> OnRound:
+        """Return a function that checks a round before it is reported."""
+
+        def check(polynomial: QM31, claim: QM31, next_claim: QM31) -> None:
+            if not equal(sum_at_bits(polynomial), claim):
+                raise ProverError(f"{place}: p(0) + p(1) is not the claim")
+            on_round(polynomial, claim, next_claim)
+
+        return check
 
     def _reduce(
         self, layer: Layer, claims: list[Claim], values: M31, on_round: OnRound
@@ -168,12 +198,46 @@ class Prover:
     def _matrix(self, operand: int | str) -> M31:
         return self._weights[operand] if isinstance(operand, str) else self._values[operand]
 
-    def _open_weight(self, index: int, name: str, commitment: bytes) -> None:
-        """Evaluate a weight matrix at the point of the claim about it, as the verifier will."""
+    def _open_weights(self) -> dict[str, Opening]:
+        weighted = self._circuit.weighted
+        openings: dict[str, Opening] = {}
+        with self._walk.phase(WEIGHT_COMMITMENTS) as progress:
+            for done, (index, name) in enumerate(weighted):
+                progress(done, len(weighted))
+                self._walk.listen()
+                openings[name] = self._open_weight(index, name)
+            progress(len(weighted), len(weighted))
+        return openings
+
+    def _open_weight(self, index: int, name: str) -> Opening:
+        """Commit to a weight matrix, and show the value of its extension at the point of the claim about it."""
         (claim,) = self._claims[name]
-        with self._walk.weight_opening(index, claim, commitment):
-            if not equal(evaluate_matrix(self._weights[name], claim.point), claim.value):
-                raise WeightMismatch(name)
+        with self._walk.weight_opening(index, claim, self._published[name]):
+            committed = self._commit(name)
+            row = self._combine(name, committed, claim)
+            self._transcript.absorb_elements("row", row)
+            return answer_queries(committed, row, self._grind(), self._transcript)
+
+    def _grind(self) -> tuple[int, ...]:
+        nonces: list[int] = []
+        with self._walk.phase(GRINDING) as progress:
+            while len(nonces) < PUZZLES:
+                nonces.append(self._transcript.grind(self._grinding_bits))
+                progress(len(nonces), PUZZLES)
+        return tuple(nonces)
+
+    def _commit(self, name: str) -> Committed:
+        committed = Committed(self._weights[name])
+        if committed.tree.root != self._published[name]:
+            raise ProverError(f"{name}: the root of its tree is not the published commitment")
+        return committed
+
+    def _combine(self, name: str, committed: Committed, claim: Claim) -> QM31:
+        rows, _ = matrix_variables(committed.shape)
+        row = combined_row(committed.matrix, claim.point[:rows])
+        if not equal(value_of_row(row, claim.point[rows:]), claim.value):
+            raise ProverError(f"{name}: the claim at a random point is not its value there")
+        return row
 
 
 def _ignore(event: ProofEvent) -> None:

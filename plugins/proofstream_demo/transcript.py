@@ -7,12 +7,15 @@ challenges. The prover cannot choose a message after it knows the challenge that
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import numpy as np
 
 from proofstream_demo.field import LIMBS, M31, PRIME, QM31
 
-_DOMAIN = b"proofstream demo GKR v1"
+_DOMAIN = b"proofstream demo GKR v2"
+_GRINDING = b"grinding"
+_NONCE_BYTES = 8
 
 
 class Transcript:
@@ -45,12 +48,36 @@ class Transcript:
         drawn = [self.challenge() for _ in range(count)]
         return np.array(drawn, dtype=np.uint64).reshape(count, LIMBS)
 
+    def positions(self, count: int, bound: int) -> list[int]:
+        """Draw numbers below `bound`, a power of two: each is as likely as any other."""
+        drawn: list[int] = []
+        while len(drawn) < count:
+            self.absorb("positions", b"")
+            drawn += [int(number) % bound for number in np.frombuffer(self._state, dtype="<u8")]
+        return drawn[:count]
 
-def commit_matrix(matrix: M31) -> bytes:
-    """Commit to a matrix by its hash, shape included.
+    def grind(self, bits: int) -> int:
+        """Do a proof of work: find and absorb a number whose hash with the state ends in `bits` zero bits.
 
-    The commitment is binding but not hiding. Opening it at a point shows the whole matrix, so it is not a polynomial
-    commitment. The demo's verifier holds the weights, and hashes and evaluates them itself.
-    """
-    shape = np.array(matrix.shape, dtype="<u8").tobytes()
-    return hashlib.blake2s(shape + matrix.astype("<u4").tobytes()).digest()
+        It takes 2^bits hashes on average, and the same number of hashes every time that the same proof is made.
+        """
+        mask = (1 << bits) - 1
+        base = hashlib.blake2s(_GRINDING + self._state)
+        for nonce in itertools.count():
+            attempt = base.copy()
+            attempt.update(nonce.to_bytes(_NONCE_BYTES, "little"))
+            if not int.from_bytes(attempt.digest()[:_NONCE_BYTES], "little") & mask:
+                break
+        self._absorb_nonce(nonce)
+        return nonce
+
+    def check_grinding(self, nonce: int, bits: int) -> bool:
+        """Absorb a number that `grind` found; return whether it is one."""
+        if not 0 <= nonce < 1 << 8 * _NONCE_BYTES:
+            return False
+        digest = hashlib.blake2s(_GRINDING + self._state + nonce.to_bytes(_NONCE_BYTES, "little")).digest()
+        self._absorb_nonce(nonce)
+        return not int.from_bytes(digest[:_NONCE_BYTES], "little") & ((1 << bits) - 1)
+
+    def _absorb_nonce(self, nonce: int) -> None:
+        self.absorb("nonce", nonce.to_bytes(_NONCE_BYTES, "little"))

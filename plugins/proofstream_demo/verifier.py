@@ -1,8 +1,9 @@
 """The verifier, which replays the transcript from the proof alone and checks every round and every final evaluation.
 
-It knows the circuit, the weights and the input, but computes no layer. The last claims are about values of the input's
-and the weights' multilinear extensions, and it evaluates these itself. It uses no polynomial commitments: it compares
-the hashes in the proof with the hashes of its own weights.
+It knows the circuit, the input and the commitments to the weights, but computes no layer. The last claims are about
+values of the input's and the weights' multilinear extensions. It evaluates the input's itself, and for each weight
+matrix it checks an opening of the commitment. The demo publishes no commitments, so the verifier first makes them
+itself from the model's weights; it uses the weights for nothing else.
 
 The proof covers the computation in the field. The prover checks (see `proofstream_demo.circuit`), but does not prove,
 that no integer grew too large for the field.
@@ -10,16 +11,15 @@ that no integer grew too large for the field.
 
 from __future__ import annotations
 
-import numpy as np
-
 from proofstream_demo.circuit import Circuit, Input, Layer, MatMul, Product, Sum
-from proofstream_demo.field import LIMBS, M31, QM31, Integers, add, embed, equal, is_canonical, mul
+from proofstream_demo.commitment import check_opening, published
+from proofstream_demo.field import LIMBS, M31, QM31, Integers, add, embed, equal, mul
 from proofstream_demo.models import DemoModel
 from proofstream_demo.multilinear import evaluate_matrix
-from proofstream_demo.proof import Claim, GkrProof, LayerProof, ProofRejected, Reduction
+from proofstream_demo.proof import Claim, GkrProof, LayerProof, ProofRejected, Reduction, check_elements
 from proofstream_demo.reductions import combine_claims, factor_points, first_claim, reduction_shapes, selector_at
 from proofstream_demo.sumcheck import verify_sum
-from proofstream_demo.transcript import Transcript, commit_matrix
+from proofstream_demo.transcript import Transcript
 
 
 def verify(model: DemoModel, proof: GkrProof, inputs: Integers) -> None:
@@ -28,36 +28,38 @@ def verify(model: DemoModel, proof: GkrProof, inputs: Integers) -> None:
     Raises:
         ProofRejected: The proof does not show this; the message says where it fails.
     """
-    _check_elements(proof.output, model.circuit.output.shape)
+    check_elements(proof.output, model.circuit.output.shape)
     if inputs.shape != model.circuit.layers[0].shape:
         raise ProofRejected("the input has the wrong shape")
-    _Verifier(model.circuit, proof, embed(inputs)).run()
+    _Verifier(model, proof, embed(inputs)).run()
 
 
 class _Verifier:
     """One walk through one proof."""
 
-    def __init__(self, circuit: Circuit, proof: GkrProof, inputs: M31) -> None:
-        self._circuit = circuit
+    def __init__(self, model: DemoModel, proof: GkrProof, inputs: M31) -> None:
+        self._circuit = model.circuit
+        self._grinding_bits = model.grinding_bits
+        self._published = published(model.circuit)
         self._proof = proof
         self._inputs = inputs
-        self._weights = {name: embed(matrix) for name, matrix in circuit.weights.items()}
         self._claims: dict[int | str, list[Claim]] = {}
         self._transcript = Transcript()
 
     def run(self) -> None:
         """Verify the layers from the output to the input, then the weights."""
-        commitments = {name: commit_matrix(matrix) for name, matrix in self._weights.items()}
-        if self._proof.commitments != commitments:
+        if self._proof.commitments != self._published:
             raise ProofRejected("the proof is about other weights")
         if len(self._proof.layers) != len(self._circuit.layers):
             raise ProofRejected("the proof is about another number of layers")
-        claim = first_claim(self._transcript, self._circuit, commitments, self._inputs, self._proof.output)
+        claim = first_claim(self._transcript, self._circuit, self._published, self._inputs, self._proof.output)
         self._claims[len(self._circuit.layers) - 1] = [claim]
         for index in reversed(range(len(self._circuit.layers))):
             self._verify_layer(index)
-        for name, matrix in self._weights.items():
-            self._check_evaluations(name, matrix)
+        if self._proof.openings.keys() != self._published.keys():
+            raise ProofRejected("the proof opens other weights")
+        for _, name in self._circuit.weighted:
+            self._check_opening(name)
 
     def _verify_layer(self, index: int) -> None:
         layer = self._circuit.layers[index]
@@ -67,7 +69,7 @@ class _Verifier:
             _check_shapes(self._circuit, layer, reductions, len(claims))
             match layer:
                 case Input():
-                    self._check_evaluations(index, self._inputs)
+                    self._check_inputs(claims)
                 case MatMul():
                     self._verify_matmul(layer, claims, reductions)
                 case Product():
@@ -116,10 +118,18 @@ class _Verifier:
     def _claim(self, target: int | str, point: QM31, value: QM31) -> None:
         self._claims.setdefault(target, []).append(Claim(point, value))
 
-    def _check_evaluations(self, target: int | str, matrix: M31) -> None:
-        for claim in self._claims[target]:
-            if not equal(evaluate_matrix(matrix, claim.point), claim.value):
-                raise ProofRejected(f"the claim about {target} at a random point is not its value there")
+    def _check_inputs(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            if not equal(evaluate_matrix(self._inputs, claim.point), claim.value):
+                raise ProofRejected("the claim at a random point is not the input's value there")
+
+    def _check_opening(self, name: str) -> None:
+        (claim,) = self._claims[name]
+        root, shape, opening = self._published[name], self._circuit.weights[name].shape, self._proof.openings[name]
+        try:
+            check_opening(root, shape, claim, opening, self._transcript, grinding_bits=self._grinding_bits)
+        except ProofRejected as rejected:
+            raise ProofRejected(f"{name}: {rejected}") from None
 
 
 def _require(found: QM31, claimed: QM31) -> None:
@@ -132,12 +142,5 @@ def _check_shapes(circuit: Circuit, layer: Layer, reductions: LayerProof, claims
     if len(reductions) != len(expected):
         raise ProofRejected("the wrong number of reductions")
     for reduction, shape in zip(reductions, expected, strict=True):
-        _check_elements(reduction.rounds, (shape.rounds, shape.degree + 1, LIMBS))
-        _check_elements(reduction.finals, (shape.finals, LIMBS))
-
-
-def _check_elements(elements: QM31, shape: tuple[int, ...]) -> None:
-    if elements.shape != shape or elements.dtype != np.uint64:
-        raise ProofRejected(f"elements of the shape {elements.shape} instead of {shape}")
-    if not is_canonical(elements):
-        raise ProofRejected("a limb is not below the prime")
+        check_elements(reduction.rounds, (shape.rounds, shape.degree + 1, LIMBS))
+        check_elements(reduction.finals, (shape.finals, LIMBS))

@@ -1,8 +1,8 @@
 """Reports the prover's steps as events, in the vocabulary and the order of a real prover.
 
-First CircuitCompiled, the activations and ProofStart. Then for each layer, from the last to the first, LayerStart, its
-SumcheckRounds, LayerEnd and GpuStatus. Then the weight openings and ProofComplete. Every figure is measured or counted
-here.
+First the forward pass, CircuitCompiled, the activations and ProofStart. Then for each layer, from the last to the
+first, LayerStart, its SumcheckRounds, LayerEnd and GpuStatus. Then the weight commitments, which take most of the time,
+and ProofComplete. Every figure is measured or counted here.
 """
 
 from __future__ import annotations
@@ -38,11 +38,20 @@ from proofstream_demo.vocabulary import activation_of, approx, compiled, heatmap
 
 BACKEND = "cpu-numpy"
 DEVICE = "CPU (numpy)"
-WEIGHT_BINDING = "hash"
-"""Each weight matrix is bound by its hash and opened on its own."""
+WEIGHT_BINDING = "merkle"
+"""Each weight matrix is bound by the root of a Merkle tree and opened on its own."""
+
+FORWARD = "forward"
+WEIGHT_COMMITMENTS = "weight commitments"
+GRINDING = "grinding"
+VERIFY = "verify"
 
 _QUADRATIC = 3
 """Number of coefficients of a polynomial of degree 2."""
+
+
+OnProgress = Callable[[int, int], None]
+"""Called with the number of things done, and of all."""
 
 
 class Walk:
@@ -53,6 +62,7 @@ class Walk:
         emit: Receives the events.
         between_layers: Called between two layers, after the GpuStatus of one and before the LayerStart of the next, to
             pause or, by raising, to stop. Its time counts neither for a layer nor for ProofComplete.duration_ms.
+        listen: Called before each weight matrix is opened, to stop by raising.
     """
 
     def __init__(
@@ -61,11 +71,13 @@ class Walk:
         emit: Callable[[ProofEvent], None],
         *,
         between_layers: Callable[[], None] = lambda: None,
+        listen: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
         self._circuit = model.circuit
         self._emit = emit
         self._between_layers = between_layers
+        self.listen = listen
         self._started = 0.0
         self._paused_s = 0.0
         self._layers_done = 0
@@ -86,6 +98,11 @@ class Walk:
     def log(self, message: str, level: LogLevel = LogLevel.Info) -> None:
         """Emit a message for the user."""
         self._emit(Log(level=level, message=message))
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[OnProgress, None, None]:
+        """Wrap a phase; yield the function that reports how much of it is done."""
+        yield lambda done, total: None
 
     def begin_proof(self, values: Sequence[Integers]) -> None:
         """Report the forward pass and start the proof; `values` are all layers' values, by layer index."""
