@@ -1,14 +1,30 @@
-"""A tiny circuit with every kind of layer, and with several claims on a sum, a product and a matrix product."""
+"""A tiny circuit with every kind of layer, and with several claims on a sum, a product and a matrix product.
+
+The big models do less proof of work here than in the demo; one test looks at the demo's own figures.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
 
+from proofstream_demo import models
 from proofstream_demo.circuit import Circuit, Input, MatMul, Product, Sum
 from proofstream_demo.models import DemoModel, Example, digits, transformer
 from proofstream_demo.proof import GkrProof
 from proofstream_demo.prover import prove
+
+
+@pytest.fixture(scope="session", autouse=True)
+def work_of_the_demo() -> Iterator[Mapping[str, int]]:
+    """Let the proof of work of the big models take next to no time; give the demo's own figures."""
+    figures = {name: getattr(models, name) for name in ("DIGITS_GRINDING_BITS", "TRANSFORMER_GRINDING_BITS")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in figures:
+            patch.setattr(models, name, 2)
+        yield figures
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +40,7 @@ def tiny() -> Example:
         MatMul("output", (2, 3), 5, "W2"),
     )
     weights = {"W1": np.array([[1, -2], [3, 1]]), "W2": np.array([[1, 0, -1], [2, 2, -3]])}
-    model = DemoModel("tiny", "a tiny circuit", Circuit(layers, weights))
+    model = DemoModel("tiny", "a tiny circuit", Circuit(layers, weights), grinding_bits=1)
     return Example(model=model, inputs=np.array([[1, 2], [-3, 4]]), question="?", answer=str)
 
 

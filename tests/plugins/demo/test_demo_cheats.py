@@ -8,20 +8,22 @@ give them away.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from proofstream_demo import prover as prover_module
 from proofstream_demo.circuit import Circuit, evaluate_circuit, evaluate_layer
+from proofstream_demo.commitment import Committed, published
 from proofstream_demo.field import M31, QM31, Integers, add, embed, lift, mul, sub
-from proofstream_demo.models import Example
+from proofstream_demo.models import DemoModel, Example
 from proofstream_demo.multilinear import fix_variable
 from proofstream_demo.proof import Claim, LayerProof, ProofRejected
 from proofstream_demo.prover import Prover
 from proofstream_demo.reductions import first_claim
 from proofstream_demo.sumcheck import OnRound, SumcheckResult, evaluate_polynomial, round_polynomial, sum_at_bits
-from proofstream_demo.transcript import Transcript, commit_matrix
+from proofstream_demo.transcript import Transcript
 from proofstream_demo.verifier import verify
 from proofstream_demo.walk import Walk
 
@@ -51,8 +53,8 @@ def mended_sum(tables: Sequence[QM31], claim: QM31, transcript: Transcript, on_r
 class Pretender(Prover):
     """Pretends that one layer had other values, until it has to prove that layer."""
 
-    def __init__(self, circuit: Circuit, values: list[M31], walk: Walk, *, layer: int, truth: M31) -> None:
-        super().__init__(circuit, values, walk)
+    def __init__(self, model: DemoModel, values: list[M31], walk: Walk, *, layer: int, truth: M31) -> None:
+        super().__init__(model, values, walk)
         self._layer = layer
         self._truth = truth
 
@@ -83,7 +85,7 @@ def test_a_lie_about_a_layer_is_caught_at_that_layer(lie: int, tiny: Example, mo
     circuit = tiny.model.circuit
     truth = embed(evaluate_circuit(circuit, tiny.inputs)[lie])
     forged = values_with_a_lie(circuit, tiny.inputs, lie)
-    proof = Pretender(circuit, forged, walk_of(tiny), layer=lie, truth=truth).run()
+    proof = Pretender(tiny.model, forged, walk_of(tiny), layer=lie, truth=truth).run()
     name = circuit.layers[lie].name
     with pytest.raises(ProofRejected, match=rf"^layer {lie} \({name}\): the final evaluations do not give"):
         verify(tiny.model, proof, tiny.inputs)
@@ -100,24 +102,48 @@ def test_a_proof_about_a_secret_other_input_is_caught_at_the_input(
 
     monkeypatch.setattr(prover_module, "first_claim", claim_of_the_real_input)
     forged = [embed(matrix) for matrix in evaluate_circuit(tiny.model.circuit, tiny.inputs + 1)]
-    proof = Prover(tiny.model.circuit, forged, walk_of(tiny)).run()
-    with pytest.raises(ProofRejected, match=r"^layer 0 \(input\): the claim about 0 at a random point"):
+    proof = Prover(tiny.model, forged, walk_of(tiny)).run()
+    with pytest.raises(
+        ProofRejected, match=r"^layer 0 \(input\): the claim at a random point is not the input's value there$"
+    ):
         verify(tiny.model, proof, tiny.inputs)
+
+
+class Substituter(Prover):
+    """Computes with other weights than the published ones, but builds the trees of the published ones."""
+
+    def __init__(self, model: DemoModel, values: list[M31], walk: Walk, *, weights: Mapping[str, Integers]) -> None:
+        super().__init__(model, values, walk)
+        self._used = {name: embed(matrix) for name, matrix in weights.items()}
+        self._real = self._weights
+        self._weights = self._used
+
+    def _commit(self, name: str) -> Committed:
+        self._weights = self._real
+        committed = super()._commit(name)
+        self._weights = self._used
+        return committed
+
+    def _combine(self, name: str, committed: Committed, claim: Claim) -> QM31:
+        return super()._combine(name, Committed(self._used[name]), claim)
 
 
 @pytest.mark.parametrize("name", ["W1", "W2"])
-def test_a_proof_with_other_weights_than_committed_to_is_caught_at_the_weights(
-    name: str, tiny: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_with_other_weights_than_published_is_caught_at_the_weights(name: str, tiny: Example) -> None:
     real = tiny.model.circuit
     other = Circuit(real.layers, {**real.weights, name: real.weights[name] + 1})
-    commitments = {embed(other.weights[key]).tobytes(): commit_matrix(embed(real.weights[key])) for key in real.weights}
-
-    def commitment_to_the_real_weights(matrix: M31) -> bytes:
-        return commitments[matrix.tobytes()]
-
-    monkeypatch.setattr(prover_module, "commit_matrix", commitment_to_the_real_weights)
     forged = [embed(matrix) for matrix in evaluate_circuit(other, tiny.inputs)]
-    proof = Prover(other, forged, walk_of(tiny)).run()
-    with pytest.raises(ProofRejected, match=rf"^the claim about {name} at a random point"):
+    proof = Substituter(tiny.model, forged, walk_of(tiny), weights=other.weights).run()
+    with pytest.raises(ProofRejected, match=rf"^{name}: the combined row is not one of the committed columns$"):
         verify(tiny.model, proof, tiny.inputs)
+
+
+def test_a_tree_of_other_weights_is_caught_at_its_first_path(tiny: Example) -> None:
+    real = tiny.model
+    other = replace(real, circuit=Circuit(real.circuit.layers, {**real.circuit.weights, "W2": np.ones((2, 3), int)}))
+    forged = [embed(matrix) for matrix in evaluate_circuit(other.circuit, tiny.inputs)]
+    prover = Prover(other, forged, walk_of(tiny))
+    prover._published = published(real.circuit)  # what is in a proof is the prover's own choice
+    prover._commit = lambda name: Committed(embed(other.circuit.weights[name]))  # type: ignore[method-assign]
+    with pytest.raises(ProofRejected, match=r"^W2: column 0 is not in the tree$"):
+        verify(real, prover.run(), tiny.inputs)

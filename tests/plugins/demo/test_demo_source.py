@@ -24,6 +24,8 @@ from proofstream import (
     ProofStart,
     SourceRequest,
     UsageError,
+    WeightOpeningEnd,
+    WeightOpeningStart,
 )
 from proofstream.testing import FixedClock
 from proofstream_demo import DemoPlugin, demonstration, walk
@@ -72,6 +74,7 @@ class FakeFeed:
         self.session = FakeSession()
         self.opened: list[tuple[str, str]] = []
         self.stop_after_layers = sys.maxsize
+        self.stop_after_openings = sys.maxsize
         self.overloaded = False
         self.congested = False
         self.backlog_bytes = 64 * 2**20
@@ -85,7 +88,9 @@ class FakeFeed:
 
     @property
     def stopping(self) -> bool:
-        return self.session.kinds.count(LayerEnd) >= self.stop_after_layers
+        kinds = self.session.kinds
+        done = kinds.count(LayerEnd), kinds.count(WeightOpeningEnd)
+        return done[0] >= self.stop_after_layers or done[1] >= self.stop_after_openings
 
 
 def request(uri: str) -> SourceRequest:
@@ -133,7 +138,7 @@ def test_pauses_are_between_layers_and_add_up_to_the_pace() -> None:
         pause=lambda seconds: pauses.append((seconds, len(events))),
     )
     assert sum(seconds for seconds, _ in pauses) == pytest.approx(6.0)
-    for _, place in pauses:
+    for place in [place for seconds, place in pauses if seconds]:
         assert isinstance(events[place - 1], GpuStatus)
         assert isinstance(events[place], LayerStart)
 
@@ -154,6 +159,16 @@ def test_a_host_that_is_stopping_ends_the_walk_with_the_proof_open() -> None:
     session = run("demo:transformer?pace=0", feed).session
     assert session.closings == [("interrupted", "the demo was stopped")]
     assert session.kinds.count(LayerStart) == session.kinds.count(LayerEnd) == 2
+    assert ProofComplete not in session.kinds
+    assert ProofAborted not in session.kinds
+
+
+def test_a_host_that_is_stopping_ends_the_commitments_before_the_next_weight() -> None:
+    feed = FakeFeed()
+    feed.stop_after_openings = 4
+    session = run("demo:transformer?pace=0", feed).session
+    assert session.closings == [("interrupted", "the demo was stopped")]
+    assert session.kinds.count(WeightOpeningStart) == session.kinds.count(WeightOpeningEnd) == 4
     assert ProofComplete not in session.kinds
     assert ProofAborted not in session.kinds
 
@@ -183,9 +198,44 @@ def test_a_proof_that_does_not_verify_is_aborted_and_never_complete(monkeypatch:
     assert not any(message.startswith("Prove") for message in session.messages[2:])
 
 
+@pytest.mark.parametrize(
+    ("uri", "reason", "layers", "openings"),
+    [
+        ("demo:digits?fail=walk", "layer 1 (pixels W1): p(0) + p(1) is not the claim", 2, 0),
+        ("demo:digits?fail=commit", "W2: the root of its tree is not the published commitment", 4, 1),
+        ("demo:transformer?fail=walk", "layer 8 (k 1): p(0) + p(1) is not the claim", 11, 0),
+        ("demo:transformer?fail=commit", "Wk 1: the root of its tree is not the published commitment", 20, 5),
+    ],
+)
+def test_a_proof_fails_on_request_by_a_check_of_the_provers_own(
+    uri: str, reason: str, layers: int, openings: int
+) -> None:
+    session = run(f"{uri}&pace=0").session
+    assert session.closings == [("ended", None)]
+    assert session.events[-1] == ProofAborted(reason=reason)
+    assert session.events[-2] == Log(level=LogLevel.Error, message=reason)
+    assert ProofComplete not in session.kinds
+    assert (session.kinds.count(LayerEnd), session.kinds.count(WeightOpeningEnd)) == (layers, openings)
+    # It dies inside of the layer, or of the weight's opening.
+    assert session.kinds.count(LayerStart) == layers + uri.endswith("walk")
+    assert session.kinds.count(WeightOpeningStart) == openings + uri.endswith("commit")
+    (warning,) = [e.message for e in session.events if isinstance(e, Log) and e.level is LogLevel.Warn]
+    fail = uri.rpartition("=")[2]
+    assert warning == f"One weight changes in memory, because of fail={fail}. This proof must fail."
+
+
+@pytest.mark.parametrize("sample", range(10))
+@pytest.mark.parametrize("fail", ["walk", "commit"])
+def test_every_sample_fails_at_the_same_place(fail: str, sample: int) -> None:
+    session = run(f"demo:digits?fail={fail}&sample={sample}&pace=0").session
+    assert isinstance(session.events[-1], ProofAborted)
+    assert session.kinds.count(LayerEnd) == {"walk": 2, "commit": 4}[fail]
+
+
 def test_a_request_has_its_defaults() -> None:
     assert parse_request(request("demo:digits")) == DemoRequest(model="digits", pace_s=2.5, sample=0)
     assert parse_request(request("demo:transformer?pace=1.5")) == DemoRequest(model="transformer", pace_s=1.5)
+    assert parse_request(request("demo:digits?fail=commit")) == DemoRequest(model="digits", fail="commit")
 
 
 @pytest.mark.parametrize(
@@ -199,8 +249,10 @@ def test_a_request_has_its_defaults() -> None:
         ("demo:digits?pace=-1", "pace is a number of seconds from 0 to 3600, not '-1'", None),
         ("demo:digits?pace=nan", "pace is a number of seconds from 0 to 3600, not 'nan'", None),
         ("demo:digits?sample=10", "sample is a number from 0 to 9, not '10'", None),
-        ("demo:digits?speed=2", "demo:digits does not know speed", "it knows: pace, sample"),
-        ("demo:transformer?sample=1", "demo:transformer does not know sample", "it knows: pace"),
+        ("demo:digits?fail=yes", "fail is walk or commit, not 'yes'", None),
+        ("demo:digits?fail=", "fail is walk or commit, not ''", None),
+        ("demo:digits?speed=2", "demo:digits does not know speed", "it knows: pace, sample, fail"),
+        ("demo:transformer?sample=1", "demo:transformer does not know sample", "it knows: pace, fail"),
     ],
 )
 def test_a_request_that_is_not_understood_is_a_usage_error(uri: str, message: str, hint: str | None) -> None:

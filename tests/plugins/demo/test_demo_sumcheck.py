@@ -23,7 +23,7 @@ from proofstream_demo.multilinear import (
 )
 from proofstream_demo.proof import ProofRejected
 from proofstream_demo.sumcheck import evaluate_polynomial, prove_sum, sum_at_bits, verify_sum
-from proofstream_demo.transcript import Transcript, commit_matrix
+from proofstream_demo.transcript import Transcript
 
 
 def random_elements(seed: int, count: int) -> QM31:
@@ -158,8 +158,18 @@ def test_challenges_differ_from_one_another() -> None:
     assert Transcript().challenges(0).shape == (0, 4)
 
 
-def test_a_commitment_binds_values_and_shape() -> None:
-    matrix = embed(np.arange(4))
-    hashes = {commit_matrix(matrix.reshape(shape)) for shape in ((1, 4), (2, 2), (4, 1))}
-    assert len(hashes | {commit_matrix(embed(np.array([[0, 1, 2, 4]])))}) == 4
-    assert all(len(digest) == 32 for digest in hashes)
+@pytest.mark.parametrize("bits", [0, 1, 7])
+def test_a_proof_of_work_can_be_checked_and_changes_what_follows(bits: int) -> None:
+    prover, verifier = Transcript(), Transcript()
+    nonce = prover.grind(bits)
+    assert verifier.check_grinding(nonce, bits)
+    assert equal(prover.challenge(), verifier.challenge())
+    assert bits == 0 or not any(Transcript().check_grinding(less, bits) for less in range(nonce))
+    assert not Transcript().check_grinding(-1, bits)
+    assert not Transcript().check_grinding(2**64, bits)
+
+
+def test_positions_are_below_their_bound_and_all_occur() -> None:
+    drawn = Transcript().positions(500, 32)
+    assert len(drawn) == 500
+    assert set(drawn) == set(range(32))
