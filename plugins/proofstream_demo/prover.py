@@ -36,7 +36,7 @@ from proofstream_demo.proof import Claim, GkrProof, LayerProof, Opening, ProverE
 from proofstream_demo.reductions import combine_claims, factor_points, first_claim, selector_table, split_point
 from proofstream_demo.sumcheck import OnRound, prove_sum, sum_at_bits
 from proofstream_demo.transcript import Transcript
-from proofstream_demo.walk import FORWARD, GRINDING, WEIGHT_COMMITMENTS, Walk
+from proofstream_demo.walk import FORWARD, GRIND, WEIGHT_COMMITMENTS, Walk
 
 NextClaims = list[tuple[int | str, Claim]]
 """Claims with their subjects: a layer's index, or a weight matrix's name."""
@@ -216,11 +216,11 @@ class Prover:
             committed = self._commit(name)
             row = self._combine(name, committed, claim)
             self._transcript.absorb_elements("row", row)
-            return answer_queries(committed, row, self._grind(), self._transcript)
+            return answer_queries(committed, row, self._grind(name), self._transcript)
 
-    def _grind(self) -> tuple[int, ...]:
+    def _grind(self, name: str) -> tuple[int, ...]:
         nonces: list[int] = []
-        with self._walk.phase(GRINDING) as progress:
+        with self._walk.phase(GRIND, weight=name) as progress:
             while len(nonces) < PUZZLES:
                 nonces.append(self._transcript.grind(self._grinding_bits))
                 progress(len(nonces), PUZZLES)

@@ -7,7 +7,6 @@ challenges. The prover cannot choose a message after it knows the challenge that
 from __future__ import annotations
 
 import hashlib
-import itertools
 
 import numpy as np
 
@@ -63,13 +62,14 @@ class Transcript:
         """
         mask = (1 << bits) - 1
         base = hashlib.blake2s(_GRINDING + self._state)
-        for nonce in itertools.count():
+        nonce = 0
+        while True:
             attempt = base.copy()
             attempt.update(nonce.to_bytes(_NONCE_BYTES, "little"))
             if not int.from_bytes(attempt.digest()[:_NONCE_BYTES], "little") & mask:
-                break
-        self._absorb_nonce(nonce)
-        return nonce
+                self._absorb_nonce(nonce)
+                return nonce
+            nonce += 1
 
     def check_grinding(self, nonce: int, bits: int) -> bool:
         """Absorb a number that `grind` found; return whether it is one."""

@@ -7,6 +7,7 @@ and ProofComplete. Every figure is measured or counted here.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from proofstream import (
     LayerEnd,
     Log,
     LogLevel,
+    PhaseEnd,
+    PhaseProgress,
+    PhaseStart,
     ProofAborted,
     ProofComplete,
     ProofEvent,
@@ -31,7 +35,7 @@ from proofstream import (
 from proofstream_demo.circuit import Circuit, Input, Layer, MatMul
 from proofstream_demo.field import QM31, Integers, as_secure_field
 from proofstream_demo.models import DemoModel
-from proofstream_demo.proof import Claim
+from proofstream_demo.proof import Claim, ProofRejected, ProverError
 from proofstream_demo.reductions import reduction_shapes
 from proofstream_demo.sumcheck import OnRound
 from proofstream_demo.vocabulary import activation_of, approx, compiled, heatmaps, layer_start, proof_kind_of
@@ -41,9 +45,9 @@ DEVICE = "CPU (numpy)"
 WEIGHT_BINDING = "merkle"
 """Each weight matrix is bound by the root of a Merkle tree and opened on its own."""
 
-FORWARD = "forward"
+FORWARD = "forward pass"
 WEIGHT_COMMITMENTS = "weight commitments"
-GRINDING = "grinding"
+GRIND = "grind"
 VERIFY = "verify"
 
 _QUADRATIC = 3
@@ -78,6 +82,7 @@ class Walk:
         self._emit = emit
         self._between_layers = between_layers
         self.listen = listen
+        self._numbers = itertools.count(1)
         self._started = 0.0
         self._paused_s = 0.0
         self._layers_done = 0
@@ -100,9 +105,25 @@ class Walk:
         self._emit(Log(level=level, message=message))
 
     @contextmanager
-    def phase(self, name: str) -> Generator[OnProgress, None, None]:
-        """Wrap a phase; yield the function that reports how much of it is done."""
-        yield lambda done, total: None
+    def phase(self, name: str, **attributes: str) -> Generator[OnProgress, None, None]:
+        """Wrap a phase; yield the function that reports how much of it is done. An error ends the phase as failed.
+
+        Any other exception leaves it open: it means that the demo was stopped.
+        """
+        number = next(self._numbers)
+        started = time.perf_counter()
+
+        def end(failed: str | None) -> None:
+            took = round((time.perf_counter() - started) * 1e9)
+            self._emit(PhaseEnd(name=name, phase=number, duration_ns=took, failed=failed))
+
+        self._emit(PhaseStart(name=name, phase=number, attributes=attributes))
+        try:
+            yield lambda done, total: self._emit(PhaseProgress(phase=number, done=done, total=total))
+        except (ProverError, ProofRejected, ValueError) as error:
+            end(str(error))
+            raise
+        end(None)
 
     def begin_proof(self, values: Sequence[Integers]) -> None:
         """Report the forward pass and start the proof; `values` are all layers' values, by layer index."""

@@ -18,6 +18,8 @@ from proofstream import (
     LayerStart,
     Log,
     LogLevel,
+    PhaseEnd,
+    PhaseStart,
     ProofAborted,
     ProofComplete,
     ProofEvent,
@@ -111,6 +113,8 @@ def test_a_demo_is_one_session_with_one_verified_proof(name: str) -> None:
     assert session.closings == [("ended", None)]
     assert session.kinds.count(ProofStart) == session.kinds.count(ProofComplete) == 1
     assert session.kinds[-1] is ProofComplete
+    phases = [event.name for event in session.events if isinstance(event, PhaseStart)]
+    assert (phases[0], phases[1], phases[-1]) == ("forward pass", "weight commitments", "verify")
     assert any(message.startswith("Proof verified") for message in session.messages)
     assert not any("pauses" in message for message in session.messages)
     assert all(event.level is LogLevel.Info for event in session.events if isinstance(event, Log))
@@ -196,6 +200,8 @@ def test_a_proof_that_does_not_verify_is_aborted_and_never_complete(monkeypatch:
     assert session.events[-1] == ProofAborted(reason="The proof was rejected: layer 1: no.")
     assert session.events[-2] == Log(level=LogLevel.Error, message="The proof was rejected: layer 1: no.")
     assert not any(message.startswith("Prove") for message in session.messages[2:])
+    (end,) = [event for event in session.events if isinstance(event, PhaseEnd) and event.name == "verify"]
+    assert end.failed == "layer 1: no"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +227,8 @@ def test_a_proof_fails_on_request_by_a_check_of_the_provers_own(
     assert session.kinds.count(WeightOpeningStart) == openings + uri.endswith("commit")
     (warning,) = [e.message for e in session.events if isinstance(e, Log) and e.level is LogLevel.Warn]
     fail = uri.rpartition("=")[2]
+    failed = [(e.name, e.failed) for e in session.events if isinstance(e, PhaseEnd) and e.failed]
+    assert failed == ([("weight commitments", reason)] if fail == "commit" else [])
     assert warning == f"One weight changes in memory, because of fail={fail}. This proof must fail."
 
 

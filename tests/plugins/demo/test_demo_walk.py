@@ -23,6 +23,11 @@ from proofstream import (
     LayerProofKind,
     LayerStart,
     LineDecoder,
+    Phase,
+    PhaseEnd,
+    PhaseProgress,
+    PhaseStart,
+    Proof,
     ProofComplete,
     ProofEvent,
     ProofStart,
@@ -36,6 +41,7 @@ from proofstream import (
 )
 from proofstream.testing import envelopes
 from proofstream_demo.circuit import MatMul, evaluate_circuit
+from proofstream_demo.commitment import PUZZLES
 from proofstream_demo.field import embed
 from proofstream_demo.models import Example, attention_weights, digits, transformer
 from proofstream_demo.proof import GkrProof
@@ -68,12 +74,14 @@ def events(run: tuple[GkrProof, list[ProofEvent]]) -> list[ProofEvent]:
 def expected_kinds(example: Example, events: Sequence[ProofEvent]) -> list[str]:
     """List the kinds in the order of a real walk, with as many rounds as the proof has."""
     circuit = example.model.circuit
-    kinds = ["CircuitCompiled", *["LayerActivation"] * len(circuit.layers)]
+    kinds = ["PhaseStart", "PhaseEnd", "CircuitCompiled", *["LayerActivation"] * len(circuit.layers)]
     kinds += [*["AttentionHeatmap"] * len(example.model.attention), "ProofStart"]
     for index in reversed(range(len(circuit.layers))):
         rounds = [r for r in of(SumcheckRound, events) if r.layer_idx == index]
         kinds += ["LayerStart", *["SumcheckRound"] * len(rounds), "LayerEnd", "GpuStatus"]
-    return [*kinds, *["WeightOpeningStart", "WeightOpeningEnd"] * len(circuit.weights), "ProofComplete"]
+    grind = ["PhaseStart", *["PhaseProgress"] * PUZZLES, "PhaseEnd"]
+    opening = ["PhaseProgress", "WeightOpeningStart", *grind, "WeightOpeningEnd"]
+    return [*kinds, "PhaseStart", *opening * len(circuit.weights), "PhaseProgress", "PhaseEnd", "ProofComplete"]
 
 
 def test_events_come_in_the_order_of_a_real_walk(example: Example, events: list[ProofEvent]) -> None:
@@ -153,6 +161,37 @@ def test_weights_are_opened_with_the_commitments_of_the_proof(
     for start, (_, name) in zip(starts, weighted, strict=True):
         rows, cols = example.model.circuit.weights[name].shape
         assert start.eval_point_len == (rows - 1).bit_length() + (cols - 1).bit_length()
+
+
+def test_phases_have_numbers_names_durations_and_progress(example: Example, events: list[ProofEvent]) -> None:
+    names = [name for _, name in example.model.circuit.weighted]
+    starts, ends = of(PhaseStart, events), of(PhaseEnd, events)
+    assert [start.name for start in starts] == ["forward pass", "weight commitments", *["grind"] * len(names)]
+    assert [start.phase for start in starts] == list(range(1, len(starts) + 1))
+    assert [start.attributes for start in starts[2:]] == [{"weight": name} for name in names]
+    assert {(end.name, end.phase) for end in ends} == {(start.name, start.phase) for start in starts}
+    assert all(end.failed is None and end.duration_ns for end in ends)
+    commitments = [event for event in of(PhaseProgress, events) if event.phase == 2]
+    assert [(event.done, event.total) for event in commitments] == [
+        (done, len(names)) for done in range(len(names) + 1)
+    ]
+    grind = [event for event in of(PhaseProgress, events) if event.phase == 3]
+    assert [(event.done, event.total) for event in grind] == [(done, PUZZLES) for done in range(1, PUZZLES + 1)]
+
+
+def test_the_timeline_finds_the_work_on_the_weights_in_the_proof_after_its_layers(events: list[ProofEvent]) -> None:
+    timelines = Timelines()
+    changes = [change for envelope in envelopes(events) for change in timelines.feed(envelope)]
+    closed = [change.interval for change in changes if isinstance(change, Closed)]
+    (commitments,) = [phase for phase in closed if isinstance(phase, Phase) and phase.name == "weight commitments"]
+    (proof,) = [interval for interval in closed if isinstance(interval, Proof)]
+    assert commitments.parent is proof
+    assert [stage.name for stage in proof.stages] == ["before_layers", "layers", "after_layers"]
+    after = proof.stages[-1]
+    assert after.start_unix_nano < commitments.start_unix_nano
+    for phase in [phase for phase in closed if isinstance(phase, Phase) and phase.name == "grind"]:
+        assert phase.path == [commitments, phase]
+        assert phase.start_unix_nano > after.start_unix_nano
 
 
 def test_the_compiled_circuit_is_the_one_that_is_walked(example: Example, events: list[ProofEvent]) -> None:
