@@ -28,8 +28,8 @@ def demonstrate(
     Args:
         request: The model, its sample and the pace.
         emit: Receives the events.
-        pause: Waits for a number of seconds between two layers, or for none at all before a weight is opened. If it
-            raises, the proof ends open.
+        pause: Waits for a number of seconds between two layers, and for none at all while the weights are committed
+            to. If it raises, the proof stays open.
     """
     example = digits(request.sample) if request.model == "digits" else transformer()
     pauses = len(example.model.circuit.layers) - 1

@@ -26,8 +26,8 @@ D_HEAD = D_MODEL // HEADS
 D_HIDDEN = 32
 SEED = 2024
 
-DIGITS_GRINDING_BITS = 15
-TRANSFORMER_GRINDING_BITS = 12
+DIGITS_GRINDING_BITS = 16
+TRANSFORMER_GRINDING_BITS = 13
 """So that most of a proof's time is spent on the weights, after the layers, as in provers of large models."""
 
 

@@ -222,6 +222,7 @@ class Prover:
         nonces: list[int] = []
         with self._walk.phase(GRIND, weight=name) as progress:
             while len(nonces) < PUZZLES:
+                self._walk.listen()
                 nonces.append(self._transcript.grind(self._grinding_bits))
                 progress(len(nonces), PUZZLES)
         return tuple(nonces)

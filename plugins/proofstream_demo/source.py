@@ -1,7 +1,8 @@
 """The source ``demo:NAME``: proves a model on this machine, verifies the proof, and delivers the events as they happen.
 
 To leave time to watch, it pauses between layers, never between a LayerStart and its LayerEnd. ``?pace=SECONDS`` is the
-sum of all pauses; ``?pace=0`` proves at full speed. Durations in the events do not include the pauses.
+sum of all pauses; ``?pace=0`` proves at full speed. Durations in the events do not include the pauses. The work on the
+weights after the layers takes about a second and has no pauses.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DemoSource:
             session.close("ended")
 
     def stop(self) -> None:
-        """End the pauses, and the walk at the next layer."""
+        """End the pauses, and the proof at the next layer or the next part of the work on a weight."""
         self._stop.set()
 
     def _pause(self, feed: Feed, seconds: float) -> None:

@@ -66,7 +66,7 @@ class Walk:
         emit: Receives the events.
         between_layers: Called between two layers, after the GpuStatus of one and before the LayerStart of the next, to
             pause or, by raising, to stop. Its time counts neither for a layer nor for ProofComplete.duration_ms.
-        listen: Called before each weight matrix is opened, to stop by raising.
+        listen: Called often while the weights are committed to, to stop by raising.
     """
 
     def __init__(

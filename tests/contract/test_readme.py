@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_the_plugin_is_one() -> None:
     assert hooks.has("proofstream_consume")
     completed = ProofComplete(duration_ms=1, num_layer_proofs=0, num_weight_openings=0, weight_binding_mode="none")
     assert InlineHost(counter()).feed(envelopes([completed])) == [ReportLine(text="1 proofs were completed")]
+
+
+def test_the_proof_that_fails_does_so_for_the_reason_that_is_shown(tmp_path: Path) -> None:
+    ((source, shown),) = re.findall(r"\$ proofstream run '(demo:[^']+)'\n((?:    .*\n)+)", README)
+    command = [sys.executable, "-m", "proofstream", "run", f"{source}&pace=0", "--no-console", "--record", "r.jsonl"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=True)
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text("utf-8").splitlines()]
+    events = {kind: body for line in lines for kind, body in line["event"].items()}
+    assert f"error: {events['ProofAborted']['reason']}\n" in shown
+    assert "ProofComplete" not in events
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!https?://)([^)#]+)\)", README))))

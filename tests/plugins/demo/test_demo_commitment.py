@@ -142,7 +142,7 @@ def test_a_commitment_binds_values_and_shape() -> None:
     assert len(roots | {commit(np.array([[0, 1, 2, 4]]))}) == 4
 
 
-@pytest.mark.parametrize(("example", "hashes"), [(digits, 500_000), (transformer, 300_000)])
+@pytest.mark.parametrize(("example", "hashes"), [(digits, 1_000_000), (transformer, 1_000_000)])
 def test_the_demo_itself_does_a_work_that_outlasts_its_layers(
     example: Callable[[], Example],
     hashes: int,
