@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shape import LAYERS_SHARE, envelope_lines, shaped
+
+from proofstream import ProofComplete
 
 DATA = Path(__file__).parents[1] / "data" / "wire"
 SHARED = Path(__file__).parents[3] / "shared" / "wire"
@@ -84,6 +87,31 @@ def check_proofs(expect: dict[str, Any], spans: list[Span]) -> None:
         unended = [s for s in by_name(spans, "layer") if attributes(s).get("proofstream.end_seen") is False]
         assert sorted(int(attributes(s)["proofstream.layer.index"]) for s in unended) == expect["layers_without_end"]
         assert all(s["status"].get("code", 0) != ERROR for s in unended)
+
+
+COMPLETE = ("smollm2-135m-cpu", "endless-and-holes", "aborted-then-next", "ws-job-frames-lagged")
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_proof_of_the_genuine_shape_is_as_long_as_it_was(
+    name: str, proofstream_command: Any, spans_in: Callable[[Path], list[Span]], tmp_path: Path
+) -> None:
+    """The times are the envelopes'. What the proof reports, 0 on a CPU, and its layers' own times do not shorten it."""
+    timed = shaped(DATA / f"{name}.jsonl")
+    stream = tmp_path / "shaped.jsonl"
+    stream.write_bytes(b"".join(envelope_lines(timed)))
+    result = proofstream_command("run", stream, "--otlp-file", tmp_path / "otlp", "--no-console")
+    assert result.status == 0, result.err
+    spans = spans_in(tmp_path / "otlp")
+    check_proofs(expectation(DATA / f"{name}.jsonl"), spans)
+    complete = next(time for time, decoded in reversed(timed) if isinstance(decoded.event, ProofComplete))
+    (proof,) = [span for span in by_name(spans, "proof") if span["status"].get("code") != ERROR]
+    assert int(proof["endTimeUnixNano"]) == complete
+    layers = [span for span in by_name(spans, "layer") if span["traceId"] == proof["traceId"]]
+    ended = [s for s in layers if attributes(s).get("proofstream.end_seen") is not False]
+    last_end = max(int(span["endTimeUnixNano"]) for span in ended)
+    start = int(proof["startTimeUnixNano"])
+    assert (complete - start) == LAYERS_SHARE * (last_end - start)
 
 
 def test_the_same_file_gives_the_same_trace(
