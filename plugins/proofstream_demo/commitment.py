@@ -7,10 +7,10 @@ and the verifier computes the rest. Encoding is linear. So the encoded u is, at 
 place's column, and the verifier checks this at columns that the transcript draws, each with its path to the root. It
 needs the root, but not the matrix.
 
-If no matrix's encoding is near the columns, each query notices it with probability 3/8, so that all `QUERIES` miss it
-with probability 2^-32. Before the draw the prover also does a proof of work, as STARK provers do ("grinding"), so that
-trying again for better places costs as much again. It has `PUZZLES` parts, which makes the time depend less on luck.
-These are figures of a demonstration.
+If no matrix's encoding is near the columns, a query notices it with probability 3/8 or more; all `QUERIES` miss it
+with probability 2^-32 at most. Before the draw the prover also does a proof of work, as STARK provers do
+("grinding"), so that trying again for better places costs as much again. It has `PUZZLES` parts, which makes the time
+depend less on luck. These are figures of a demonstration.
 
 After S. Ames, C. Hazay, Y. Ishai, M. Venkitasubramaniam, "Ligero", 2017, and B. Diamond, J. Posen, "Proximity testing
 with logarithmic randomness", 2023, by which a combination with eq(r, .) shows that the columns are near an encoding.

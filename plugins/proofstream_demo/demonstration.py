@@ -43,7 +43,7 @@ def demonstrate(
     try:
         proof = prove_watched(example.model, example.inputs, walk, prover=prover)
     except ProverError as error:
-        walk.abort_proof(f"{error}")
+        walk.abort_proof(str(error))
         return
     conclude_proof(walk, example, proof)
 
