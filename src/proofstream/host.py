@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from proofstream.bus import Bus, wait_until
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
@@ -253,16 +255,28 @@ class Host:
         self.bus.watch(session)
         return session
 
-    def announce(self, session: Session, *, time_source: str, opened_at: int | None = None) -> None:
+    def announce(
+        self,
+        session: Session,
+        *,
+        time_source: str,
+        opened_at: int | None = None,
+        opened_time_source: str | None = None,
+        time_resolution_ns: int | None = None,
+    ) -> None:
         """Put the session's SessionOpened on the bus."""
         opened = SessionOpened(
             source=session.source,
             time_source=time_source,
             traceparent=_traceparent(os.environ) if self.live else None,
             resource=dict(self.identity) if self.live else {},
+            time_resolution_ns=msgspec.UNSET if time_resolution_ns is None else time_resolution_ns,
         )
         captured = self.capture() if self.live else NO_CAPTURES
-        self.intake.append_item(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
+        posted = Posted(
+            event=opened, origin=HOST, time_unix_nano=opened_at, time_source=opened_time_source, captured=captured
+        )
+        self.intake.append_item(session, posted)
 
     def capture(self) -> Mapping[str, object]:
         """Return what plugins capture on this thread, by plugin name."""

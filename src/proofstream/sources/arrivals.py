@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
     Attributes:
         data: The bytes.
-        time_unix_nano: When they were read, in nanoseconds since the epoch.
+        time_unix_nano: When they were there to be read, in nanoseconds since the epoch.
         was_waiting: True if they were in the pipe before reading began, so that their arrival times are unknown.
     """
 
@@ -54,6 +54,7 @@ class Arrivals:
         descriptor: The file descriptor to read. It is not closed.
 
     Attributes:
+        began_unix_nano: When reading began, in nanoseconds since the epoch.
         error: The error that ended the reading, or None.
     """
 
@@ -68,7 +69,7 @@ class Arrivals:
         self._stop = False
         # Measured before the thread starts: from here on, everything that arrives gets a real time stamp.
         self._waiting_bytes = min(_bytes_waiting(descriptor), BUFFER_BYTES)
-        self._began = self._clock.now()
+        self.began_unix_nano: int = self._clock.now()
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
         self._thread.start()
 
@@ -126,18 +127,20 @@ class Arrivals:
                     break
                 content += data
         if content:
-            self._put(Block(bytes(content), self._began, was_waiting=True))
+            self._put(Block(bytes(content), self.began_unix_nano, was_waiting=True))
 
     def _read_on(self) -> bool:
         """Read one block if it arrives soon. Returns False at the end of the stream."""
         if not self._is_ready(_LOOK_UP_S):
             return True
+        # Before the read, after which this thread may have to wait for the interpreter.
+        now = self._clock.now()
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return True  # another process was faster
         if data:
-            self._put(Block(data, self._clock.now()))
+            self._put(Block(data, now))
         return bool(data)
 
     def _is_ready(self, timeout_s: float) -> bool:

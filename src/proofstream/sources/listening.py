@@ -182,7 +182,8 @@ class Server:
             return False
         peer.setblocking(False)
         source = f"{self._address} ({self._name_peer(name)})"
-        connection = Connection(peer, source, self._feed, self._make_reader(), self._bulk)
+        reader = self._make_reader()
+        connection = Connection(peer, source, self._feed, reader, self._bulk, connected_at=self._clock.now())
         self._connections[connection] = None
         self._selector.register(peer, selectors.EVENT_READ, connection)
         return True

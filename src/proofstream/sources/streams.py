@@ -13,6 +13,7 @@ from proofstream.sources.pacing import StopFlag
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
+from proofstream.sources.stamping import Stamper
 from proofstream.wire import LineDecoder
 
 _LOOK_UP_S = 0.2
@@ -64,15 +65,21 @@ def _deliver_all(
 ) -> bool:
     """Deliver until the stream ends. Returns False if it was stopped first."""
     reader = LineReader(settings.decoder, settings.max_line_bytes)
-    time_unix_nano: int | None = None
+    stamper = Stamper(arrivals.began_unix_nano)
+    time_unix_nano = arrivals.began_unix_nano
     while not stopped():
         block = arrivals.next_block(_LOOK_UP_S)
         if block is not None:
             time_unix_nano = block.time_unix_nano
-            _deliver(block, reader, _prior(block, settings), router)
+            items = reader.read_bytes(block.data)
+            prior = _prior(block, settings)
+            if prior is None:
+                router.route_stamped(stamper.stamp(items, block.time_unix_nano))
+            else:
+                prior.route_items(items, router)
+                prior.finish(router)
         elif arrivals.has_ended:
-            for item in reader.finish():
-                router.route_item(item, at=time_unix_nano)
+            router.route_stamped(stamper.stamp(reader.finish(), time_unix_nano))
             return True
     return False
 
@@ -88,17 +95,6 @@ def _prior(block: Block, settings: StreamSettings) -> Prior | None:
         last_line=False,
     )
     return None if found is None else Prior(found)
-
-
-def _deliver(block: Block, reader: LineReader, prior: Prior | None, router: SessionRouter) -> None:
-    for item in reader.read_bytes(block.data):
-        if prior is None:
-            router.route_item(item, at=block.time_unix_nano)
-        else:
-            prior.route_item(item, router)
-    if prior is not None:
-        prior.finish(router)
-    router.flush()
 
 
 class StdinSource:

@@ -124,7 +124,9 @@ def test_earlier_lines_are_reconstructed_and_a_log_event_says_so_once(pipe: Pipe
     assert session.opened_at == first
     assert times[:3] == [first + 400 * NS_PER_MS] * 3
     assert earliest - NS_PER_MS <= times[0] <= latest + NS_PER_MS
-    assert times[3] == times[4] >= latest + 190 * NS_PER_MS
+    assert times[3] == times[4] - 1 >= latest + 190 * NS_PER_MS
+    assert (session.time_source, session.opened_time_source) == ("arrival", "reconstructed")
+    assert session.time_sources == ["reconstructed"] * 3 + [None] * 3
     assert [refused.line for refused in session.refusals] == [1]
 
 
