@@ -159,6 +159,27 @@ class Arrivals:
             return not self._stop
 
 
+_early: dict[int, Arrivals] = {}
+
+
+def read_early(descriptor: int) -> None:
+    """Begin to read a descriptor, for whatever opens it later with `arrivals_at`."""
+    _early[descriptor] = Arrivals(descriptor)
+
+
+def arrivals_at(descriptor: int) -> Arrivals:
+    """Return what arrives at a descriptor, from when `read_early` began to read it or else from now on."""
+    return _early.pop(descriptor, None) or Arrivals(descriptor)
+
+
+def stop_early() -> None:
+    """Stop the reading that was begun early and never taken over."""
+    while _early:
+        _, arrivals = _early.popitem()
+        arrivals.stop()
+        arrivals.join()
+
+
 def _bytes_waiting(descriptor: int) -> int:
     """Return how many bytes can be read right now, or 0 if the system cannot tell."""
     # Imported here because Windows lacks them. This module is not used there, but it must be importable.

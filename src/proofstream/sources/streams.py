@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
-from proofstream.sources.arrivals import Arrivals, Block
+from proofstream.sources.arrivals import Arrivals, Block, arrivals_at
 from proofstream.sources.lines import LineReader
 from proofstream.sources.pacing import StopFlag
 from proofstream.sources.prior import Prior
@@ -103,7 +103,7 @@ class StdinSource:
     def __init__(self, request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> None:
         self._settings = StreamSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
         self._stop = StopFlag()
-        self._arrivals = Arrivals(descriptor)
+        self._arrivals = arrivals_at(descriptor)
 
     def stop(self) -> None:
         """Make `run` return soon."""

@@ -143,7 +143,8 @@ def test_a_genuine_proof_ends_as_long_after_its_start_as_it_reports() -> None:
 def span_of_proof(decoded: list[Decoded]) -> tuple[int, int]:
     (start,) = [item.time_unix_nano for item in decoded if is_a(item, "ProofStart")]
     (end,) = [item.time_unix_nano for item in decoded if is_a(item, "ProofComplete")]
-    assert start is not None and end is not None
+    assert start is not None
+    assert end is not None
     return start, end
 
 
