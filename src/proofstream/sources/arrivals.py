@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
+from proofstream.sources.pacing import short_switches
+
 BUFFER_BYTES = 4 * 2**20
 """How much is read ahead. After that the pipe fills up and holds back its writer."""
 
@@ -106,10 +108,10 @@ class Arrivals:
 
     def _run(self) -> None:
         try:
-            self._read_what_was_waiting()
-            while self._wait_for_room():
-                if not self._read_on():
-                    break
+            with short_switches():
+                self._read_what_was_waiting()
+                while self._wait_for_room() and self._read_on():
+                    pass
         except OSError as error:
             self.error = error
         finally:

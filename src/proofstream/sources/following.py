@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -14,7 +15,7 @@ from proofstream.sources.arrivals import Clock
 from proofstream.sources.compression import READ_BYTES, blocks
 from proofstream.sources.files import open_file
 from proofstream.sources.lines import LineReader, LineResult
-from proofstream.sources.pacing import StopFlag
+from proofstream.sources.pacing import StopFlag, short_switches
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
@@ -23,7 +24,7 @@ from proofstream.wire import LineDecoder
 
 # Polling works on every file system, network mounts included; inotify would not. A pause is short where lines follow
 # one another closely, and otherwise a hundredth of the silence so far, so that no stretch of time is off by more.
-_SHORTEST_PAUSE_S = 0.001
+_SHORTEST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.01
 _PART_OF_SILENCE = 0.01
 # How long the writer of a file may not know yet that another one took its name.
@@ -70,7 +71,8 @@ class FollowedFile:
             time_resolution_ns=int(_SHORTEST_PAUSE_S * _NS_PER_S),
         )
         try:
-            self._follow(file, router, feed)
+            with short_switches():
+                self._follow(file, router, feed)
         except SourceError as error:
             router.close("lost", str(error))
             raise
@@ -133,11 +135,9 @@ class FollowedFile:
     def _follow(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> None:
         try:
             while not self._is_stopped(feed):
-                # Asked before reading: an empty read after it means that the old file is finished.
-                replaced = self._is_replaced(file)
                 if self._read_on(file, router):
                     continue
-                if replaced:
+                if self._silence_s() >= _GRACE_S and self._is_replaced(file):
                     # The writer may not have noticed the rotation yet and may still add to the old file.
                     self._stop.wait(_GRACE_S)
                     if self._read_on(file, router):
@@ -152,7 +152,7 @@ class FollowedFile:
                     self._start_over(router)
                     file.seek(0)
                 else:
-                    self._stop.wait(self._pause_s())
+                    time.sleep(min(max(_SHORTEST_PAUSE_S, self._silence_s() * _PART_OF_SILENCE), _LONGEST_PAUSE_S))
         finally:
             file.close()
 
@@ -176,9 +176,8 @@ class FollowedFile:
                     self._end_prior(router)
         return bool(block)
 
-    def _pause_s(self) -> float:
-        silence_s = (self._clock.now() - self._heard_at) / _NS_PER_S
-        return min(max(_SHORTEST_PAUSE_S, silence_s * _PART_OF_SILENCE), _LONGEST_PAUSE_S)
+    def _silence_s(self) -> float:
+        return (self._clock.now() - self._heard_at) / _NS_PER_S
 
     def _deliver(self, items: Sequence[LineResult], router: SessionRouter) -> None:
         if self._prior is not None:
