@@ -148,6 +148,8 @@ class _Offset(NamedTuple):
 
 def _offsets(items: Sequence[LineResult], *, room: int) -> list[_Offset]:
     """Lay lines out by the durations of what begins and ends within them, if these are at all possible in the room."""
+    if len(items) == 1:
+        return [_Offset(0, 0)]
     layout = Layout(lone_ends=False)
     offsets = [
         _Offset(layout.place(item) if isinstance(item, Decoded) else layout.total_ns, layout.total_ns) for item in items
