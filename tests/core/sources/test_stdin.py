@@ -151,6 +151,31 @@ def test_times_of_envelopes_without_a_session_are_their_own(pipe: Pipe, start: A
     assert (session.time_source, session.opened_at, session.times) == ("envelope", 7, [7])
 
 
+def test_a_time_that_came_with_its_line_says_so_among_times_of_arrival(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    log = b'{"Log":{"level":"Info","message":"x"}}'
+    pipe.write(log + b"\n" + b'{"v":1,"time_unix_nano":7,"event":' + log + b"}\n" + log + b"\n")
+    pipe.close_writer()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert session.time_source == "arrival"
+    assert session.time_sources == [None, "envelope", None]
+    assert session.times[0] < session.times[2]
+    assert session.times[1] == 7
+
+
+def test_a_bare_line_in_a_recording_has_the_time_of_the_line_before_it_and_its_source(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    recorded = RECORDED.replace(b'"session_id"', b'"time_source":"reconstructed","session_id"')
+    pipe.write(recorded + b'{"Log":{"level":"Info","message":"bare"}}\n')
+    pipe.close_writer()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert (session.times, session.time_sources) == ([7, 7], ["reconstructed"] * 2)
+
+
 def test_reading_ahead_is_bounded_and_the_writer_held_back(
     pipe: Pipe, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
