@@ -54,6 +54,9 @@ from proofstream.events import (
     LayerStart,
     Log,
     LogLevel,
+    PhaseEnd,
+    PhaseProgress,
+    PhaseStart,
     PluginHealth,
     ProofAborted,
     ProofComplete,
@@ -83,14 +86,14 @@ from proofstream.events import (
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import HOOK_API, PluginContext, hookimpl
 from proofstream.inputs import parse_toml, read_small_file
-from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Phase, PhaseSum, Proof, Stage
+from proofstream.observed import ObservedSession
 from proofstream.opening import open_session
 from proofstream.outputs import create_beside, make_private_folder, private_opener
 from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
-from proofstream.scopes import LayerScope, ProofScope
+from proofstream.scopes import LayerScope, PhaseScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.text import safe_text
-from proofstream.timeline import ObservedSession
 from proofstream.timelines import Timelines
 from proofstream.version import __version__
 from proofstream.wire import Decoded, LineDecoder, Refusal, encode_envelope, encode_event
@@ -140,6 +143,12 @@ __all__ = [
     "Opened",
     "Option",
     "OptionKind",
+    "Phase",
+    "PhaseEnd",
+    "PhaseProgress",
+    "PhaseScope",
+    "PhaseStart",
+    "PhaseSum",
     "PluginContext",
     "PluginError",
     "PluginHealth",
@@ -165,6 +174,7 @@ __all__ = [
     "SourceError",
     "SourceRequest",
     "SourceType",
+    "Stage",
     "StarkProofEnd",
     "StarkProofStart",
     "StateBytes",

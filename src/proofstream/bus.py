@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_of
 from proofstream.errors import WireError, describe
-from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
-from proofstream.intake import EventSender, Intake, IntakeItem, Posted
+from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, ProofStart, SessionClosed, kind_of
+from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderInJob
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
+from proofstream.timeline import MOST_SHOWN_PHASES
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
@@ -242,7 +243,8 @@ class Bus:
 
     def _pass(self, item: IntakeItem, envelopes: list[Envelope]) -> int:
         """Check and number one item, and add it to the envelopes. Return its memory in bytes, or 0 if it is dropped."""
-        monotonic_ns, sender, what = item
+        monotonic_ns, by, what = item
+        sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)
         _note_taken(what)
         if sender.ended and not (isinstance(what, Posted) and what.lineage):
             self._lose_item(what)  # emitted by another thread while the session was being closed
@@ -256,7 +258,7 @@ class Bus:
         if is_end:
             # Before the end gets its number: the losses belong in front of it, and numbers only ever increase.
             self._report_losses(sender, envelopes)
-        envelope = self._envelope(monotonic_ns, sender, what, decoded)
+        envelope = self._envelope(monotonic_ns, sender, job_id, what, decoded)
         if is_end:
             self._senders.discard(sender)
             sender.ended = isinstance(what, Posted)  # a recorded session may continue after its recorded end
@@ -268,7 +270,12 @@ class Bus:
         return check_event(what.now() if isinstance(what, Posted) else what, self._decoder)
 
     def _envelope(
-        self, monotonic_ns: int, sender: EventSender, what: ProofEvent | Posted | Decoded, decoded: Decoded
+        self,
+        monotonic_ns: int,
+        sender: EventSender,
+        job_id: str | None,
+        what: ProofEvent | Posted | Decoded,
+        decoded: Decoded,
     ) -> Envelope:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
@@ -285,8 +292,10 @@ class Bus:
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
+                job_id=job_id,
+                parent_job_id=what.parent_job_id,
             )
-        return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER)
+        return self._number(sender, decoded, time_unix_nano=now, origin=PRODUCER, job_id=job_id)
 
     def _number(
         self,
@@ -297,6 +306,8 @@ class Bus:
         origin: str,
         lineage: tuple[str, ...] = (),
         captured: Mapping[str, object] = NO_CAPTURES,
+        job_id: str | None = None,
+        parent_job_id: str | None = None,
     ) -> Envelope:
         seq = self._seq
         self._seq = seq + 1
@@ -307,12 +318,13 @@ class Bus:
             origin=origin,
             event=decoded.event,
             raw=decoded.raw,
-            job_id=decoded.job_id,
-            parent_job_id=decoded.parent_job_id,
+            job_id=decoded.job_id if job_id is None else job_id,
+            parent_job_id=decoded.parent_job_id if parent_job_id is None else parent_job_id,
             time_source=decoded.time_source,
             traceparent=decoded.traceparent,
             captured=captured,
             lineage=lineage,
+            crowded=type(decoded.event) in _CROWDING and _is_crowded(sender, decoded.event),
         )
 
     def _report_losses(self, sender: EventSender, envelopes: list[Envelope]) -> None:
@@ -326,6 +338,18 @@ class Bus:
         decoded = Decoded(event=event, raw=encode_event(event))
         now = self._anchor + self._intake.clock()
         envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
+
+
+_CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
+
+
+def _is_crowded(sender: EventSender, event: ProofEvent) -> bool:
+    """Return whether the event starts or ends one of more phases than a proof shows one by one."""
+    if isinstance(event, ProofStart):
+        sender.phases = 0
+        return False
+    sender.phases += isinstance(event, PhaseStart)
+    return sender.phases > MOST_SHOWN_PHASES
 
 
 def _note_taken(what: ProofEvent | Posted | Decoded) -> None:

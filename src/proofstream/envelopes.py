@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from proofstream.events import ProofEvent, kind_of
+from proofstream.events import ProofEvent, is_sheddable, kind_of
 
 PRODUCER = "producer"
 """Origin of events that a prover emitted."""
@@ -41,14 +41,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         origin: `producer`, `host`, or the name of the plugin that made the event.
         event: The event itself.
         raw: The event's JSON exactly as the producer wrote it, `{"Kind":{...}}`.
-        job_id: The job that the event belongs to, if the producer names one: a server that runs several at once does, and
-            `session.proof` names each of its proofs.
+        job_id: The job that the event belongs to, if the producer names one: a server that runs several at once does,
+            and `session.proof` names each of its proofs.
         parent_job_id: The job inside which this one was started, or None. ProofStart carries it.
         time_source: Where the event's own time comes from, if that is not where its session's times come from; see
             `SessionOpened.time_source`.
         traceparent: The W3C trace context that was sent with the event, or None.
         captured: Values that plugins captured on the producer's thread for this event, by plugin name.
         lineage: The plugins whose output this event descends from.
+        crowded: Whether it starts or ends one of more phases than a proof shows one by one.
     """
 
     seq: int
@@ -63,6 +64,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     traceparent: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
+    crowded: bool = False
+
+    @property
+    def is_sheddable(self) -> bool:
+        """Whether a full lane may drop it: bulk, undeclared kinds, and phases beyond the bound."""
+        return self.crowded or is_sheddable(self.event)
 
     @property
     def kind(self) -> str:

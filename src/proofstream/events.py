@@ -3,7 +3,8 @@
 Names and fields are those of the producer's wire format (serde, externally tagged). Three rules apply to all events:
 
 - A field of the wire format is required, even if its value may be null.
-- A field that proofstream adds defaults to ``UNSET``, and is then absent from the JSON.
+- A field that proofstream adds to a producer's event defaults to ``UNSET``, and is then absent from the JSON. Events
+  that proofstream adds for producers have fields that may be absent or null.
 - A floating point number may be None. NaN and infinity have no JSON form, so producers write null for them, and
   constructors turn them into None.
 
@@ -22,7 +23,7 @@ from typing import Annotated, ClassVar, Self, TypeAlias, cast
 import msgspec
 from msgspec.structs import force_setattr
 
-from proofstream.frozen import Frozen
+from proofstream.frozen import Frozen, FrozenDict
 
 U64: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 """An unsigned 64-bit integer. `wire` checks the upper bound, because msgspec's own bounds end at 2^63 - 1."""
@@ -507,6 +508,64 @@ PRODUCER_EVENTS: tuple[type[ProofEvent], ...] = (
 """The sixteen variants of the producer's wire format."""
 
 
+PhaseAttributes: TypeAlias = Annotated[
+    Mapping[str, str | bool | int | float | None], msgspec.Meta(max_length=MAX_NAMES)
+]
+"""What a producer says of a phase, by name."""
+
+
+class PhaseStart(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A phase begins: a stretch of the producer's work that has a name, inside a proof or outside of any.
+
+    Attributes:
+        name: What the producer calls it; one of a fixed set of names, as `weight commitments`.
+        phase: The producer's number for it, unique in its session and job; None if it has none. Without one, an end
+            belongs to the latest phase of its name.
+        parent: The number of the phase around it; None for the innermost that is open in the same job.
+        layer_idx: The layer that it is part of, or None.
+        attributes: What else is to be said of it.
+    """
+
+    name: str
+    phase: U64 | None = None
+    parent: U64 | None = None
+    layer_idx: U64 | None = None
+    attributes: PhaseAttributes = FrozenDict()
+
+
+class PhaseEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """A phase ended.
+
+    Attributes:
+        name: Its name.
+        phase: Its number, or None.
+        duration_ns: How long it took by the producer's own clock, in nanoseconds; None if the producer did not measure.
+        failed: The error that ended it; None if it succeeded.
+    """
+
+    name: str
+    phase: U64 | None = None
+    duration_ns: U64 | None = None
+    failed: str | None = None
+
+
+class PhaseProgress(ProofEvent, frozen=True, kw_only=True, gc=False):
+    """How far an open phase has come: `done` of `total`, in units of its own. Each such event replaces the one before.
+
+    Attributes:
+        phase: The phase's number, or None.
+        name: The phase's name, where it has no number. None, too, for the innermost that is open in the same job.
+        done: What is done.
+        total: What there is to be done; None if that is not known.
+    """
+
+    bulk: ClassVar[bool] = True
+    phase: U64 | None = None
+    name: str | None = None
+    done: U64
+    total: U64 | None = None
+
+
 class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
     """A producer's stream begins.
 
@@ -687,6 +746,9 @@ class StateBytesMoved(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 HOST_EVENTS: tuple[type[ProofEvent], ...] = (
+    PhaseStart,
+    PhaseEnd,
+    PhaseProgress,
     SessionOpened,
     SessionClosed,
     ProofAborted,
@@ -699,7 +761,7 @@ HOST_EVENTS: tuple[type[ProofEvent], ...] = (
     StateProgramRun,
     StateBytesMoved,
 )
-"""The variants that proofstream itself and its plugins add to the stream."""
+"""The variants that proofstream adds to the producer's wire format."""
 
 
 class UnknownEvent(ProofEvent, frozen=True, kw_only=True, gc=False):

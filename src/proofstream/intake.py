@@ -91,6 +91,7 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     make: Callable[[], ProofEvent] | None = None
     """Makes the event when the bus reaches it. Used instead of `event`."""
     origin: str = PRODUCER
+    parent_job_id: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
     time_unix_nano: int | None = None
@@ -141,6 +142,8 @@ class EventSender(Protocol):
     session_id: str
     dropped: KindCounts
     last_time_unix_nano: int | None
+    phases: int
+    """How many phases have begun since its latest proof began."""
     ended: bool
     """True once the session's end has passed the bus. Only events that plugins derived may still follow."""
 
@@ -157,8 +160,18 @@ class EventSender(Protocol):
         ...
 
 
-IntakeItem: TypeAlias = tuple[int, EventSender, ProofEvent | Posted | Decoded]
-"""Arrival on the monotonic clock in nanoseconds, the session, and the event."""
+class SenderInJob:
+    """A session as one of its jobs sends: made once for a job, so that each event costs no more than `emit` does."""
+
+    __slots__ = ("job_id", "sender")
+
+    def __init__(self, sender: EventSender, job_id: str) -> None:
+        self.sender: EventSender = sender
+        self.job_id: str = job_id
+
+
+IntakeItem: TypeAlias = tuple[int, EventSender | SenderInJob, ProofEvent | Posted | Decoded]
+"""Arrival on the monotonic clock in nanoseconds, the session or one of its jobs, and the event."""
 
 
 class Intake:

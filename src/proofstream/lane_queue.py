@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, Batch, Envelope
-from proofstream.events import EventsLost, PluginHealth, is_sheddable
+from proofstream.events import EventsLost, PluginHealth
 from proofstream.intake import HARD_FACTOR
 from proofstream.wire import encode_event
 
@@ -120,7 +120,7 @@ class LaneQueue:
         if too_large or depth >= bounds.capacity * HARD_FACTOR:
             self.hit_byte_bound = self.hit_byte_bound or too_large
             return False
-        has_room = bounds.keeps_bulk or not is_sheddable(envelope.event)
+        has_room = bounds.keeps_bulk or not envelope.is_sheddable
         self.hit_byte_bound = self.hit_byte_bound or (not has_room and depth < bounds.capacity)
         return has_room
 
@@ -146,7 +146,7 @@ class LaneQueue:
         if isinstance(envelope.event, PluginHealth | EventsLost):
             return
         with self._dropping:
-            if not is_sheddable(envelope.event):
+            if not envelope.is_sheddable:
                 self.lost_facts += 1
             count_kind(self.dropped, envelope.kind)
             _, counts = self._gaps.get(envelope.session_id, (envelope, {}))

@@ -1,16 +1,23 @@
-"""Turns ``with`` blocks of a producer into the events of proofs and layers."""
+"""Turns ``with`` blocks of a producer into the events of proofs, layers and phases."""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import itertools
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple, TypeAlias
 
+from proofstream.errors import describe
 from proofstream.events import (
     LayerEnd,
     LayerKind,
     LayerProofKind,
     LayerStart,
+    PhaseEnd,
+    PhaseProgress,
+    PhaseStart,
     ProofComplete,
     ProofEvent,
     RoundPoly,
@@ -18,12 +25,114 @@ from proofstream.events import (
     SumcheckRound,
 )
 
+Emit: TypeAlias = Callable[[ProofEvent], None]
+"""Sends an event of one job."""
+
+Attribute: TypeAlias = str | bool | int | float | None
+"""What a phase may say of itself, as the value of a name."""
+
+
+class Place(NamedTuple):
+    """Where in a producer's blocks the code is that runs now.
+
+    Attributes:
+        session_id: The session.
+        job_id: The job that all events of the block carry.
+        in_proof: Whether the block is a proof's.
+        phase: The number of the innermost phase, or None.
+        emit: Sends an event of the job.
+    """
+
+    session_id: str
+    job_id: str
+    in_proof: bool
+    phase: int | None
+    emit: Emit
+
+
+_here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("proofstream_place", default=None)
+_numbers = itertools.count(1)
+
+
+def place_in(session_id: str) -> Place | None:
+    """Return where in a session's blocks the calling code is; None if it is in none of them.
+
+    Tasks begin where they were created, threads begin outside of all blocks.
+    """
+    place = _here.get()
+    return place if place is not None and place.session_id == session_id else None
+
+
+@contextlib.contextmanager
+def standing(place: Place) -> Generator[None]:
+    """Let code run in a place for the length of a ``with`` block."""
+    before = _here.get()
+    _here.set(place)
+    try:
+        yield
+    finally:
+        _here.set(before)  # no token: a generator's block may end in another context than it began in
+
+
+class PhaseScope:
+    """A phase, for the length of a ``with`` block.
+
+    Attributes:
+        number: Its number, unique in the process.
+    """
+
+    def __init__(self, place: Place, number: int) -> None:
+        self.number: int = number
+        self._place = place
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        """Say how far it has come: `done` of `total`, in a unit of your own; `total` is None if it is not known."""
+        self._place.emit(PhaseProgress(phase=self.number, done=done, total=total))
+
+    def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
+        """Open a phase inside this one; as `Session.phase`."""
+        return open_phase(self._place, name, attributes, parent=self.number)
+
+
+@contextlib.contextmanager
+def open_phase(
+    place: Place,
+    name: str,
+    attributes: Mapping[str, Attribute],
+    *,
+    parent: int | None = None,
+    layer_idx: int | None = None,
+) -> Generator[PhaseScope]:
+    """Open a phase in a place. An exception inside ends it as failed and propagates."""
+    number = next(_numbers)
+    around = place_in(place.session_id)
+    if parent is None and around is not None and around.job_id == place.job_id:
+        parent = around.phase
+    place.emit(PhaseStart(name=name, phase=number, parent=parent, layer_idx=layer_idx, attributes=attributes))
+    started = time.monotonic_ns()
+    failed: str | None = None
+    try:
+        with standing(place._replace(phase=number)):
+            yield PhaseScope(place, number)
+    except BaseException as error:
+        failed = describe(error)
+        raise
+    finally:
+        place.emit(PhaseEnd(name=name, phase=number, duration_ns=time.monotonic_ns() - started, failed=failed))
+
 
 class ProofScope:
-    """A proof, for the length of a ``with`` block."""
+    """A proof, for the length of a ``with`` block. Its events carry the proof's job id.
 
-    def __init__(self, emit: Callable[[ProofEvent], None]) -> None:
-        self._emit = emit
+    Attributes:
+        job_id: The job id, by which proofs that run at once are told apart.
+        emit: Send another event as part of this proof, as `Session.emit` does outside of it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.job_id: str = place.job_id
+        self.emit: Emit = place.emit
+        self._place = place
         self._started = time.monotonic()
         self._layers_proved = 0
         self._weight_openings = 0
@@ -58,11 +167,15 @@ class ProofScope:
 
     @contextlib.contextmanager
     def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Generator[LayerScope]:
-        scope = LayerScope(self._emit, start.layer_idx, proof_kind)
-        self._emit(start)
+        scope = LayerScope(self._place, start.layer_idx, proof_kind)
+        self.emit(start)
         yield scope
         self._layers_proved += 1
-        self._emit(scope.completion())
+        self.emit(scope.completion())
+
+    def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
+        """Open a phase inside the proof; as `Session.phase`."""
+        return open_phase(self._place, name, attributes)
 
     def bound_weights(self, *, mode: str, num_openings: int) -> None:
         """Record how the weights were bound, for ProofComplete."""
@@ -82,8 +195,9 @@ class ProofScope:
 class LayerScope:
     """A layer, for the length of a ``with`` block."""
 
-    def __init__(self, emit: Callable[[ProofEvent], None], layer_idx: int, proof_kind: LayerProofKind) -> None:
-        self._emit = emit
+    def __init__(self, place: Place, layer_idx: int, proof_kind: LayerProofKind) -> None:
+        self._place = place
+        self._emit = place.emit
         self._layer_idx = layer_idx
         self._started = time.monotonic()
         self._rounds = 0
@@ -112,6 +226,10 @@ class LayerScope:
                 claim_value_approx=claim_value_approx,
             )
         )
+
+    def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
+        """Open a phase inside the layer; as `Session.phase`."""
+        return open_phase(self._place, name, attributes, layer_idx=self._layer_idx)
 
     def completion(self) -> LayerEnd:
         """Return the event that ends the layer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import logging
 import time
 import uuid
@@ -19,9 +20,10 @@ from proofstream.events import (
     SessionClosed,
     kind_of,
 )
-from proofstream.intake import Intake, KindCounts, Posted
+from proofstream.intake import Intake, KindCounts, Posted, SenderInJob
 from proofstream.notices import warn_user
-from proofstream.scopes import ProofScope
+from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
+from proofstream.wire import MAX_NAME_CHARS
 
 _log = logging.getLogger("proofstream.session")
 
@@ -71,12 +73,14 @@ class Session:
         self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
         self.last_time_unix_nano: int | None = None
+        self.phases: int = 0
         self.closing_sent = False
         self.ended = False
         self.warns_when_late: bool = False
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
+        self._jobs = itertools.count(1)
         # The intake's parts, bound once: `emit` is the prover's cost, and each attribute lookup adds to it.
         self._items = intake.items
         self._append = intake.items.append
@@ -95,7 +99,7 @@ class Session:
         if len(self._items) < self._capacity:
             self._append((self._clock(), self, event))
         else:
-            self._squeeze_in(event, event)
+            self._squeeze_in(event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
         """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
@@ -118,8 +122,11 @@ class Session:
         model_name: str | None = None,
         input_shape: tuple[int, int] = (0, 0),
         output_shape: tuple[int, int] = (0, 0),
+        job_id: str | None = None,
     ) -> contextlib.AbstractContextManager[ProofScope]:
         """Open a proof for the length of a ``with`` block. An exception inside ends it as aborted and propagates.
+
+        Any number of them may be open at once, on threads and in tasks. One that is opened inside another is its child.
 
         Args:
             backend: The implementation that computes the proof, such as `cpu-gkr`.
@@ -127,6 +134,7 @@ class Session:
             model_name: The model that is proved.
             input_shape: Rows and columns of the input.
             output_shape: Rows and columns of the output.
+            job_id: The job id that the proof's events carry. By default one that no other proof of the session has.
         """
         start = ProofStart(
             model_name=model_name,
@@ -135,19 +143,45 @@ class Session:
             input_shape=input_shape,
             output_shape=output_shape,
         )
-        return self._proof(start)
+        name = f"proof-{next(self._jobs)}" if job_id is None else str(job_id)[:MAX_NAME_CHARS]
+        return self._proof(start, name)
 
     @contextlib.contextmanager
-    def _proof(self, start: ProofStart) -> Generator[ProofScope]:
-        scope = ProofScope(self.emit)
+    def _proof(self, start: ProofStart, job_id: str) -> Generator[ProofScope]:
+        sender = SenderInJob(self, job_id)
+        place = self._place(sender, in_proof=True)
+        around = place_in(self.session_id)
+        parent = around.job_id if around is not None and around.in_proof else None
         captured = NO_CAPTURES if self._closed else self._owner.capture()
-        self.post(Posted(event=start, captured=captured))
+        self.post(Posted(event=start, captured=captured, parent_job_id=parent), sender)
+        scope = ProofScope(place)
         try:
-            yield scope
+            with standing(place):
+                yield scope
         except BaseException as error:  # an interrupt or an exit aborts the proof, too
-            self.post(Posted(event=ProofAborted(reason=describe(error))))
+            place.emit(ProofAborted(reason=describe(error)))
             raise
-        self.emit(scope.completion())
+        place.emit(scope.completion())
+
+    def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
+        """Open a phase for the length of a ``with`` block. An exception inside ends it as failed and propagates.
+
+        It belongs to the proof or phase in whose block the calling code runs. Outside of any, it stands on its own.
+
+        Args:
+            name: What the work is called. Use a small set of names, and attributes for what differs.
+            attributes: What else is to be said of it.
+        """
+        place = place_in(self.session_id)
+        if place is None:
+            place = self._place(SenderInJob(self, f"phase-{next(self._jobs)}"), in_proof=False)
+        return open_phase(place, name, attributes)
+
+    def _place(self, sender: SenderInJob, *, in_proof: bool) -> Place:
+        def emit(event: ProofEvent) -> None:
+            self.post(event, sender)
+
+        return Place(self.session_id, sender.job_id, in_proof, None, emit)
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long.
@@ -199,17 +233,18 @@ class Session:
         if self.refused > _REPORTED_REFUSALS:
             _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
 
-    def post(self, posted: Posted) -> bool:
-        """Send an event that carries more than `emit` allows. Returns False if the intake's bound dropped it."""
+    def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
+        """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
         if len(self._items) < self._capacity:
-            self._append((self._clock(), self, posted))
+            self._append((self._clock(), job or self, what))
             return True
-        return self._squeeze_in(posted, posted.event)
+        return self._squeeze_in(what, job)
 
-    def _squeeze_in(self, what: ProofEvent | Posted, event: ProofEvent | None) -> bool:
+    def _squeeze_in(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send a fact although the bound is reached; drop and count anything else, and everything once closed."""
+        event = what.event if isinstance(what, Posted) else what
         if not self._closed and self._intake.has_room_for(event):
-            self._append((self._clock(), self, what))
+            self._append((self._clock(), job or self, what))
             return True
         self.drop(event)
         return False
@@ -274,7 +309,7 @@ class NoSession(Session):
     def emit(self, event: ProofEvent) -> None:
         """Ignore the event."""
 
-    def post(self, posted: Posted) -> bool:
+    def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Ignore the event."""
         return False
 

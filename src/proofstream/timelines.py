@@ -16,7 +16,8 @@ from proofstream.events import (
     TraceStarted,
 )
 from proofstream.intervals import Change, Noted, Proof
-from proofstream.timeline import ObservedSession, Pending, Timeline
+from proofstream.observed import ObservedSession, Pending
+from proofstream.timeline import Timeline
 
 MAX_ENDED = 1024
 """The most ended sessions that are remembered, so that late events still find them."""

@@ -92,4 +92,5 @@ def test_examples_can_be_read() -> None:
 def test_the_envelopes_fields_are_those_that_are_written() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \| [^|]+ \|$", chapter("On the wire"), flags=re.MULTILINE))
 
-    assert documented == {"v", "seq", "time_unix_nano", "session_id", "origin", "job_id", "traceparent", "event"}
+    optional = {"origin", "job_id", "parent_job_id", "time_source", "traceparent"}
+    assert documented == {"v", "seq", "time_unix_nano", "session_id", "event", *optional}

@@ -17,7 +17,7 @@ import pytest
 from proofstream.envelope_log import FLUSH_AFTER_S, EnvelopeLogWriter, LogError, read_envelope_log
 from proofstream.envelopes import Envelope
 from proofstream.errors import SourceError
-from proofstream.events import Log, LogLevel
+from proofstream.events import Log, LogLevel, PhaseStart
 from proofstream.testing import envelopes, read_stream
 from proofstream.wire import Decoded, Refusal, encode_envelope
 
@@ -41,7 +41,20 @@ def read(path: Path) -> list[Decoded]:
 
 
 def facts(items: list[Decoded] | list[Envelope]) -> list[tuple[object, ...]]:
-    return [(i.event, i.raw, i.job_id, i.time_unix_nano, i.session_id, i.origin, i.traceparent) for i in items]
+    return [
+        (
+            i.event,
+            i.raw,
+            i.job_id,
+            i.parent_job_id,
+            i.time_unix_nano,
+            i.time_source,
+            i.session_id,
+            i.origin,
+            i.traceparent,
+        )
+        for i in items
+    ]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -53,6 +66,25 @@ def test_appended_envelopes_are_read_back(suffix: str, tmp_path: Path, lived: li
     writer.close()
     assert facts(read(path)) == facts(lived)
     assert (writer.dropped, writer.lost) == (0, 0)
+
+
+def test_jobs_and_the_sources_of_times_are_read_back(tmp_path: Path) -> None:
+    raw = b'{"PhaseStart":{"name":"commit"}}'
+    inner = Envelope(
+        seq=0,
+        time_unix_nano=7,
+        time_source="reconstructed",
+        session_id="s",
+        origin="producer",
+        event=PhaseStart(name="commit"),
+        raw=raw,
+        job_id="proof-2",
+        parent_job_id="proof-1",
+    )
+    writer = EnvelopeLogWriter(tmp_path / "log.jsonl")
+    writer.append([inner])
+    writer.close()
+    assert facts(read(tmp_path / "log.jsonl")) == facts([inner])
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

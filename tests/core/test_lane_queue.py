@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
+import msgspec
 import pytest
 
 from proofstream import HOST, PRODUCER, Envelope, EventsLost, Log, LogLevel, PluginHealth, ProofEvent, UnknownEvent
-from proofstream.events import AttentionHeatmap
+from proofstream.events import AttentionHeatmap, PhaseEnd, PhaseStart
 from proofstream.intake import HARD_FACTOR
 from proofstream.lane_queue import LaneQueue, QueueBounds
 from proofstream.wire import encode_event
@@ -57,6 +58,17 @@ def test_a_queue_that_keeps_bulk_has_the_same_room_for_it_as_for_facts() -> None
         queue.offer(_envelope(_BULK, seq))
     assert len(queue) == 4 * HARD_FACTOR
     assert queue.dropped == {"AttentionHeatmap": 3}
+
+
+def test_phases_beyond_the_bound_of_a_proof_go_like_bulk() -> None:
+    queue = _queue()
+    for seq in range(10):
+        queue.offer(msgspec.structs.replace(_envelope(PhaseStart(name="fold"), 2 * seq), crowded=True))
+        queue.offer(_envelope(PhaseEnd(name="commit"), 2 * seq + 1))
+    kinds = [envelope.kind for envelope in _taken(queue)]
+    assert kinds.count("PhaseEnd") == 10
+    assert queue.dropped == {"PhaseStart": 10 - kinds.count("PhaseStart")}
+    assert queue.lost_facts == 0
 
 
 def test_large_bulk_events_are_bounded_in_bytes() -> None:

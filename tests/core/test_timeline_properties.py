@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proofstream import events as ev
 from proofstream.envelopes import PRODUCER, Envelope
-from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Phase, Proof
 from proofstream.timelines import Timelines
 
 SESSIONS = ("one", "two")
@@ -101,6 +101,19 @@ part_events: list[st.SearchStrategy[Any]] = [
     st.builds(ev.StarkProofStart, num_activation_layers=index, num_add_layers=index, num_layernorm_layers=index),
     st.builds(ev.StarkProofEnd, duration_ms=duration_ms),
 ]
+number = st.sampled_from([None, 1, 2])
+name = st.sampled_from(["commit", "fold"])
+phase_events: list[st.SearchStrategy[Any]] = [
+    st.builds(ev.PhaseStart, name=name, phase=number, parent=number, layer_idx=st.none() | index),
+    st.builds(
+        ev.PhaseEnd,
+        name=name,
+        phase=number,
+        duration_ns=st.sampled_from([None, 0, 10**6, 2**64 - 1]),
+        failed=st.sampled_from([None, None, "out of memory"]),
+    ),
+    st.builds(ev.PhaseProgress, phase=number, name=st.none() | name, done=index),
+]
 other_events: list[st.SearchStrategy[Any]] = [
     st.builds(ev.Log, level=st.sampled_from(ev.LogLevel), message=st.sampled_from(["hello", "lagged 17 events"])),
     st.builds(ev.EventsLost, where=st.just("intake"), counts=st.dictionaries(st.just("Log"), index)),
@@ -118,7 +131,7 @@ other_events: list[st.SearchStrategy[Any]] = [
     ),
     st.builds(ev.SessionClosed, outcome=st.just("lost"), reason=st.none(), refused=index),
 ]
-any_event = st.one_of(*layer_events, *proof_events, *held_events, *part_events, *other_events)
+any_event = st.one_of(*layer_events, *proof_events, *held_events, *part_events, *phase_events, *other_events)
 step = st.tuples(
     any_event,
     st.integers(-3_000_000, 5_000_000),
@@ -165,7 +178,16 @@ class Watcher:
 
 
 HELD = (ev.LayerActivation, ev.AttentionHeatmap, ev.CircuitCompiled)
-NOTED = (*HELD, ev.SumcheckRound, ev.Log, ev.EventsLost, ev.UnknownEvent, ev.GpuStatus, ev.SessionClosed)
+NOTED = (
+    *HELD,
+    ev.PhaseProgress,
+    ev.SumcheckRound,
+    ev.Log,
+    ev.EventsLost,
+    ev.UnknownEvent,
+    ev.GpuStatus,
+    ev.SessionClosed,
+)
 
 
 def run(steps: list[tuple[ev.ProofEvent, int, str, str | None]], start: int) -> Watcher:
@@ -192,6 +214,10 @@ def check_open(watcher: Watcher) -> None:
         assert proof.layers_opened == proof.layers_closed + len(layers)
 
 
+def outlives(interval: Interval) -> bool:
+    return isinstance(interval, Phase) and interval.after_complete
+
+
 @settings(max_examples=400)
 @given(st.lists(step, max_size=60), start_time)
 def test_intervals_close_exactly_once_and_lie_inside_their_proof(steps: Any, start: int) -> None:
@@ -207,10 +233,10 @@ def test_intervals_close_exactly_once_and_lie_inside_their_proof(steps: Any, sta
         if proof is not None:
             assert proof.end_unix_nano is not None
             assert proof.start_unix_nano <= interval.start_unix_nano
-            assert interval.end_unix_nano <= proof.end_unix_nano
+            assert interval.end_unix_nano <= proof.end_unix_nano or outlives(interval)
             assert (interval.session_id, interval.job_id) == (proof.session_id, proof.job_id)
     for position, interval in enumerate(watcher.closed):
-        if interval.proof is not None:
+        if interval.proof is not None and not outlives(interval):
             assert interval.proof not in watcher.closed[:position]
 
 
@@ -294,7 +320,30 @@ def test_only_what_the_proof_was_working_on_is_aborted_with_it(steps: Any, start
     watcher = run(steps, start)
 
     for interval in watcher.opened:
-        if interval.aborted_reason is not None:
+        if interval.aborted_reason is not None and not (isinstance(interval, Phase) and interval.end_seen):
             assert not interval.end_seen
             assert interval.superseded_unix_nano is None
-            assert interval.proof is None or interval.proof.aborted_reason == interval.aborted_reason
+            in_proof = interval.proof is not None and not outlives(interval)
+            assert not in_proof or (interval.proof and interval.proof.aborted_reason == interval.aborted_reason)
+
+
+@settings(max_examples=200)
+@given(st.lists(step, max_size=60), start_time)
+def test_self_time_is_a_part_of_the_whole_and_every_phase_is_shown_or_summed(steps: Any, start: int) -> None:
+    watcher = run(steps, start)
+
+    phases = [interval for interval in watcher.opened if isinstance(interval, Phase)]
+    for interval in watcher.opened:
+        assert 0 <= (interval.self_ns or 0) <= (interval.duration_ns or 0)
+        assert interval.duration_source in {"measured", "reported", "derived", "at_least", "unknown"}
+    for phase in phases:
+        assert phase.path[-1] is phase
+        assert phase.depth == len(phase.path) - 1
+        if not phase.is_summed and isinstance(phase.parent, Phase) and phase.parent in watcher.closed:
+            closed = [interval for interval in watcher.closed if interval in (phase, phase.parent)]
+            assert closed[0] is not phase or not phase.parent.is_summed
+    shown = [interval for interval in watcher.opened if not (isinstance(interval, Phase) and interval.is_summed)]
+    sums = [interval.summed for interval in shown]
+    sums += [watcher.timelines.session(session_id).summed for session_id in SESSIONS]
+    counted = sum(found.count for summed in sums for found in summed.values())
+    assert counted == sum(phase.is_summed for phase in phases)

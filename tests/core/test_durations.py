@@ -1,0 +1,145 @@
+"""The worth of durations, the stages of a proof, and where it died."""
+
+from __future__ import annotations
+
+import pytest
+from stories import MS, Teller, layer_end, layer_start, log, proof_complete, proof_start, session_closed
+
+from proofstream import events as ev
+from proofstream.intervals import Proof
+
+
+@pytest.fixture
+def teller() -> Teller:
+    return Teller()
+
+
+def stages(proof: Proof) -> list[tuple[str, int | None, str | None]]:
+    return [
+        (stage.name, None if stage.duration_ns is None else stage.duration_ns // MS, stage.duration_source)
+        for stage in proof.stages
+    ]
+
+
+def tell_laid_out(teller: Teller, *events: ev.ProofEvent) -> None:
+    teller.tell(*events, time_source="reconstructed")
+
+
+class TestDurationSource:
+    def test_between_events_with_times_it_is_measured(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(0))
+        assert [i.duration_source for i in (teller.proofs[0], teller.layer(0))] == [None, None]
+        teller.tell(layer_end(0), proof_complete(duration_ms=17))
+
+        assert [i.duration_source for i in teller.closed] == ["measured", "measured"]
+
+    def test_laid_out_it_is_what_the_producer_reports_or_unknown(self, teller: Teller) -> None:
+        tell_laid_out(teller, proof_start(), layer_start(0), layer_end(0), proof_complete(duration_ms=0))
+        tell_laid_out(teller, proof_start(), layer_start(0), proof_complete(duration_ms=1717))
+
+        assert [i.duration_source for i in teller.closed] == ["reported", "unknown", "unknown", "reported"]
+
+    def test_what_began_before_it_was_observed_took_at_least_so_long(self, teller: Teller) -> None:
+        tell_laid_out(teller, proof_start(), layer_start(1), layer_end(1), layer_start(0))
+        teller.tell(layer_end(0), proof_complete())
+
+        assert [i.duration_source for i in teller.closed] == ["reported", "at_least", "at_least"]
+
+    def test_without_its_start_too_unless_its_end_reports_it(self, teller: Teller) -> None:
+        teller.tell(layer_end(0, duration_ms=3), proof_complete())
+
+        assert [i.duration_source for i in teller.closed] == ["reported", "at_least"]
+
+    def test_an_end_that_was_not_seen_is_derived(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), layer_start(0), layer_end(0), proof_complete())
+
+        assert teller.layer(1).duration_source == "derived"
+
+    def test_times_that_went_back_measure_nothing(self, teller: Teller) -> None:
+        teller.tell(proof_start(), step=5000 * MS)
+        teller.tell(proof_complete(), step=-2000 * MS)
+
+        assert teller.proofs[0].duration_source == "unknown"
+
+    def test_the_sessions_own_source_holds_for_events_that_name_none(self, teller: Teller) -> None:
+        teller.tell(ev.SessionOpened(source="f", time_source="reconstructed", traceparent=None, resource={}))
+        teller.tell(proof_start())
+        teller.tell(proof_complete(), time_source="arrival")
+
+        assert (teller.proofs[0].start_source, teller.proofs[0].end_source) == ("reconstructed", "arrival")
+
+
+class TestStages:
+    def test_they_are_delimited_by_the_layers(self, teller: Teller) -> None:
+        teller.tell(proof_start(2), log(), layer_start(1), layer_end(1))
+        (proof,) = teller.proofs
+        assert (proof.stage, stages(proof)) == ("layers", [("before_layers", 2, "measured"), ("layers", None, None)])
+        teller.tell(layer_start(0), layer_end(0))
+        assert (proof.stage, stages(proof)[-1]) == ("after_layers", ("after_layers", None, None))
+        teller.tell(proof_complete(), step=50 * MS)
+
+        assert stages(proof) == [
+            ("before_layers", 2, "measured"),
+            ("layers", 3, "measured"),
+            ("after_layers", 50, "measured"),
+        ]
+
+    def test_a_walk_whose_end_was_never_announced_ends_with_its_last_layer(self, teller: Teller) -> None:
+        teller.tell(proof_start(9), layer_start(1), layer_end(1), layer_start(0), layer_end(0))
+        assert teller.proofs[0].stage == "layers"
+        teller.tell(proof_complete(), step=50 * MS)
+
+        assert stages(teller.proofs[0])[-1] == ("after_layers", 50, "measured")
+
+    def test_a_proof_without_layers_has_none(self, teller: Teller) -> None:
+        teller.tell(proof_start(0), log(), proof_complete())
+
+        assert (teller.proofs[0].stage, stages(teller.proofs[0])) == (None, [])
+
+    def test_laid_out_they_are_known_as_far_as_the_proof_is(self, teller: Teller) -> None:
+        for reported in (0, 1717):
+            tell_laid_out(teller, proof_start(1), layer_start(0), layer_end(0), proof_complete(duration_ms=reported))
+
+        assert [[source for _, _, source in stages(proof)] for proof in teller.proofs] == [
+            ["unknown", "derived", "unknown"],
+            ["unknown", "derived", "derived"],
+        ]
+
+
+class TestWhereItDied:
+    def test_in_the_layer_that_was_open(self, teller: Teller) -> None:
+        teller.tell(proof_start(3), layer_start(2), layer_end(2), layer_start(1), session_closed("lost"))
+
+        (proof,) = teller.proofs
+        assert proof.aborted_layer is teller.layer(1)
+        assert proof.stage == "layers"
+
+    def test_after_the_last_layer_it_is_in_none(self, teller: Teller) -> None:
+        teller.tell(proof_start(1), layer_start(0), layer_end(0))
+        teller.tell(session_closed("lost"), step=5800 * MS)
+
+        (proof,) = teller.proofs
+        assert (proof.aborted_layer, proof.stage, proof.silent_ns) == (None, "after_layers", 5800 * MS)
+
+    def test_between_layers_it_is_in_none_either(self, teller: Teller) -> None:
+        teller.tell(proof_start(3), layer_start(2), layer_end(2), ev.ProofAborted(reason="out of memory"))
+
+        (proof,) = teller.proofs
+        assert (proof.aborted_layer, proof.stage, proof.layers_left_behind) == (None, "layers", 1)
+
+    def test_before_the_first(self, teller: Teller) -> None:
+        teller.tell(proof_start(3), session_closed("lost"))
+
+        assert (teller.proofs[0].aborted_layer, teller.proofs[0].stage) == (None, "before_layers")
+
+    def test_events_in_an_open_layer_end_the_silence(self, teller: Teller) -> None:
+        teller.tell(proof_start(1), layer_start(0), log())
+        teller.tell(session_closed("lost"), step=40 * MS)
+
+        assert teller.proofs[0].silent_ns == 40 * MS
+
+    def test_in_a_file_without_times_the_silence_is_not_known(self, teller: Teller) -> None:
+        tell_laid_out(teller, proof_start(1), layer_start(0))
+        teller.tell(session_closed())
+
+        assert teller.proofs[0].silent_ns is None
