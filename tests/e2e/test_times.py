@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ class Prover:
 
 
 @contextmanager
-def reading(command: Any, *words: str | Path, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
+def reading(command: Any, *words: str | Path, stdin: int = subprocess.DEVNULL) -> Generator[subprocess.Popen[str]]:
     """Run the command, from when it reads until it has ended well."""
     process: subprocess.Popen[str] = command.start(*words, stdin=stdin)
     try:

@@ -1,6 +1,6 @@
 """Reconstructs times for a file of bare lines from the durations that the producer reported.
 
-Bare lines carry no time. The only durations in such a file are the `duration_ms` of end events, and the only known
+Bare lines carry no time. The only durations in such a file are those of end events, and the only known
 moment is the file's modification time. So the events are placed one after the other, each as long as it reports, and
 shifted so that the latest one falls on the modification time. A proof may report more than its parts do, since much of
 its work has no events: it ends then as long after its start as it reports. The same file always gives the same times.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from proofstream.errors import WireError
 from proofstream.events import (
@@ -21,6 +21,8 @@ from proofstream.events import (
     AggregatedBindingStart,
     LayerEnd,
     LayerStart,
+    PhaseEnd,
+    PhaseStart,
     ProofAborted,
     ProofComplete,
     ProofEvent,
@@ -46,12 +48,19 @@ _MAX_SET_ASIDE = 8
 _MAX_JOBS = 4096
 _ID_HEX_DIGITS = 32
 # Lines of these kinds never advance the time. They are most of a stream, so the first pass skips decoding them.
-_TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":')
+_TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":', b'{"PhaseProgress":')
+
+
+class _Begun(NamedTuple):
+    """When an interval began, and how many events were placed before."""
+
+    start: int
+    ordinal: int
 
 
 @dataclass(slots=True)
 class _OpenProof:
-    start: int
+    begun: _Begun
     num_layers: int
     layers_ended: int = 0
 
@@ -64,7 +73,7 @@ class _OpenProof:
 class _Job:
     """What is open in one job: the starts of intervals by key, each a stack, and proofs, the latest one last."""
 
-    begun: dict[Hashable, list[int]] = field(default_factory=dict[Hashable, list[int]])
+    begun: dict[Hashable, list[_Begun]] = field(default_factory=dict[Hashable, list[_Begun]])
     proofs: list[_OpenProof] = field(default_factory=list[_OpenProof])
 
 
@@ -77,11 +86,16 @@ class Layout:
 
     Args:
         lone_ends: Whether an end whose start is not known takes its duration, too.
+
+    Attributes:
+        began: If the event that was placed last ended an interval: how many were placed before the one that began it.
     """
 
     def __init__(self, *, lone_ends: bool = True) -> None:
+        self.began: int | None = None
         self._lone_ends = lone_ends
         self._cursor = 0
+        self._placed = 0
         self._jobs: dict[str | None, _Job] = {}
 
     @property
@@ -91,8 +105,14 @@ class Layout:
 
     def place(self, decoded: Decoded) -> int:
         """Place the next event. Returns its time in nanoseconds from the beginning."""
+        self.began = None
         rule = self._RULES.get(type(decoded.event))
-        return self._cursor if rule is None else rule(self, self._job(decoded), decoded.event)
+        time = self._cursor if rule is None else rule(self, self._job(decoded), decoded.event)
+        self._placed += 1
+        return time
+
+    def _now(self) -> _Begun:
+        return _Begun(self._cursor, self._placed)
 
     def _job(self, decoded: Decoded) -> _Job:
         job = self._jobs.get(decoded.job_id)
@@ -111,7 +131,7 @@ class Layout:
         job.begun.clear()
         # A stream without job ids may begin the next proof while an earlier one commits to its weights.
         set_aside = [proof for proof in job.proofs if proof.walk_is_over][-_MAX_SET_ASIDE:]
-        job.proofs = [*set_aside, _OpenProof(self._cursor, event.num_layers)]
+        job.proofs = [*set_aside, _OpenProof(self._now(), event.num_layers)]
         return self._cursor
 
     def _proof_complete(self, job: _Job, event: ProofEvent) -> int:
@@ -119,7 +139,8 @@ class Layout:
         fitting = [proof for proof in job.proofs if proof.layers_ended == event.num_layer_proofs]
         over = [proof for proof in fitting if proof.walk_is_over]
         for proof in (over or fitting or job.proofs)[-1:]:
-            self._cursor = max(self._cursor, proof.start + max(1, believed_ns(event)))
+            self.began = proof.begun.ordinal
+            self._cursor = max(self._cursor, proof.begun.start + max(1, believed_ns(event)))
             self._end_proof(job, proof)
         return self._cursor
 
@@ -136,17 +157,17 @@ class Layout:
 
     def _layer_start(self, job: _Job, event: ProofEvent) -> int:
         # Replaces an earlier start: a layer index is open only once, and some layers never report their end.
-        job.begun[interval_key(event)] = [self._cursor]
+        job.begun[interval_key(event)] = [self._now()]
         return self._cursor
 
     def _start(self, job: _Job, event: ProofEvent) -> int:
-        job.begun.setdefault(interval_key(event), []).append(self._cursor)
+        job.begun.setdefault(interval_key(event), []).append(self._now())
         return self._cursor
 
     def _inside(self, job: _Job, event: ProofEvent) -> int:
         # Producers emit rounds in a burst after the layer's work, so all of them get the start of the layer.
         starts = job.begun.get(interval_key(event))
-        return starts[-1] if starts else self._cursor
+        return starts[-1].start if starts else self._cursor
 
     def _layer_end(self, job: _Job, event: ProofEvent) -> int:
         for proof in job.proofs[-1:]:
@@ -158,7 +179,10 @@ class Layout:
         if starts is None:
             end = self._cursor + (believed_ns(event) if self._lone_ends else 0)
         else:
-            end = starts.pop() + max(1, believed_ns(event))
+            start, self.began = starts.pop()
+            end = start + max(1, believed_ns(event))
+            if isinstance(event, PhaseEnd) and event.duration_ns is None:
+                end = max(end, self._cursor)  # as long as what it held
             if not starts:
                 del job.begun[interval_key(event)]
         self._cursor = max(self._cursor, end)
@@ -177,16 +201,20 @@ class Layout:
         AggregatedBindingEnd: _end,
         StarkProofStart: _start,
         StarkProofEnd: _end,
+        PhaseStart: _start,
+        PhaseEnd: _end,
     }
 
 
 def interval_key(event: ProofEvent) -> Hashable:
-    """Return which interval of its job an event of a layer, an opening, a binding or a STARK proof belongs to."""
+    """Return which interval of its job an event begins or ends, or lies in, if it is not a proof."""
     match event:
         case LayerStart(layer_idx=index) | LayerEnd(layer_idx=index) | SumcheckRound(layer_idx=index):
             return "layer", index
         case WeightOpeningStart(weight_node_id=node) | WeightOpeningEnd(weight_node_id=node):
             return "weight", node
+        case PhaseStart(name=name, phase=number) | PhaseEnd(name=name, phase=number):
+            return "phase", name if number is None else number
         case AggregatedBindingStart() | AggregatedBindingEnd():
             return "binding"
         case _:
@@ -195,6 +223,9 @@ def interval_key(event: ProofEvent) -> Hashable:
 
 def believed_ns(event: ProofEvent) -> int:
     """Return the duration that an end event reports, in nanoseconds; 0, the placeholder, if it cannot be true."""
+    if isinstance(event, PhaseEnd):
+        duration_ns = event.duration_ns or 0
+        return duration_ns if duration_ns <= LONGEST_BELIEVABLE_MS * NS_PER_MS else 0
     assert isinstance(event, ProofComplete | LayerEnd | WeightOpeningEnd | AggregatedBindingEnd | StarkProofEnd)
     return event.duration_ms * NS_PER_MS if event.duration_ms <= LONGEST_BELIEVABLE_MS else 0
 

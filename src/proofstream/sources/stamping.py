@@ -7,7 +7,7 @@ knows better how long a layer took: what begins and ends within them is laid out
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
 from proofstream.events import (
@@ -15,6 +15,8 @@ from proofstream.events import (
     AggregatedBindingStart,
     LayerEnd,
     LayerStart,
+    PhaseEnd,
+    PhaseStart,
     ProofAborted,
     ProofComplete,
     ProofStart,
@@ -27,12 +29,14 @@ from proofstream.sources.lines import LineResult
 from proofstream.sources.reconstruct import NS_PER_MS, RECONSTRUCTED, Layout, believed_ns, interval_key
 from proofstream.wire import Decoded
 
-_STARTS = frozenset({LayerStart, WeightOpeningStart, AggregatedBindingStart, StarkProofStart})
-_ENDS = frozenset({LayerEnd, WeightOpeningEnd, AggregatedBindingEnd, StarkProofEnd})
+_STARTS = frozenset({LayerStart, WeightOpeningStart, AggregatedBindingStart, StarkProofStart, PhaseStart})
+_ENDS = frozenset({LayerEnd, WeightOpeningEnd, AggregatedBindingEnd, StarkProofEnd, PhaseEnd})
 _BOUNDARIES = _STARTS | _ENDS | {ProofStart, ProofComplete, ProofAborted}
 # An arrival that may be late by less than this, or by less than this part of the interval that it ends, is believed.
 _FINE_NS = 2 * NS_PER_MS
 _FINE_PART = 20
+# Times of arrival are promised to be this close to the truth.
+_PROMISED_NS = 20 * NS_PER_MS
 # Reported durations that exceed the time that there was are rounded up, unless they exceed it so many times.
 _MOST_EXCESS = 2
 
@@ -86,15 +90,14 @@ class Stamper:
         if not items:
             return []
         spacing = len(items) - 1
-        offsets = _offsets(items, room=arrived - self._latest - 1 - spacing)
-        begins = max(self._latest + 1, arrived - offsets[-1].latest - spacing)
-        times = [begins + offset.own + index for index, offset in enumerate(offsets)]
-        laid_out = _count_laid_out(offsets)
-        lateness = max(offsets[-1].latest, 0 if absent_at is None else arrived - absent_at)
-        laid_out = max(laid_out, self._pull_head(items, times, lateness, absent_at or 0))
+        laid_out = _lay_out(items, room=arrived - self._latest - 1 - spacing)
+        begins = max(self._latest + 1, arrived - laid_out.total - spacing)
+        times = [begins + offset + index for index, offset in enumerate(laid_out.offsets)]
+        lateness = max(laid_out.total, 0 if absent_at is None else arrived - absent_at)
+        moved = self._pull_head(items, times, lateness, absent_at or 0)
         self._remember(items, times)
         return [
-            Stamped(item, time, RECONSTRUCTED if index < laid_out else None)
+            Stamped(item, time, RECONSTRUCTED if index < moved or index in laid_out.estimated else None)
             for index, (item, time) in enumerate(zip(items, times, strict=True))
         ]
 
@@ -139,37 +142,43 @@ class Stamper:
                 self._open = None
 
 
-class _Offset(NamedTuple):
-    """The place of a line behind the first one, and the latest place up to it, in nanoseconds."""
+class _LaidOut(NamedTuple):
+    """Lines as their producer's durations place them.
 
-    own: int
-    latest: int
+    Attributes:
+        offsets: How far each lies behind the first one, in nanoseconds.
+        total: How far the last of them lies behind it.
+        estimated: Which of them, counted from 0, have times that say more about these durations than about the arrival.
+    """
+
+    offsets: Sequence[int]
+    total: int
+    estimated: Collection[int]
 
 
-def _offsets(items: Sequence[LineResult], *, room: int) -> list[_Offset]:
+def _lay_out(items: Sequence[LineResult], *, room: int) -> _LaidOut:
     """Lay lines out by the durations of what begins and ends within them, if these are at all possible in the room."""
-    if len(items) == 1:
-        return [_Offset(0, 0)]
     layout = Layout(lone_ends=False)
-    offsets = [
-        _Offset(layout.place(item) if isinstance(item, Decoded) else layout.total_ns, layout.total_ns) for item in items
-    ]
+    offsets: list[int] = []
+    placed: list[int] = []
+    estimated: set[int] = set()
+    # One line cannot hold anything, and most lines arrive alone.
+    for index, item in enumerate(items) if len(items) > 1 else ():
+        if not isinstance(item, Decoded):
+            offsets.append(layout.total_ns)
+            continue
+        placed.append(index)
+        offsets.append(layout.place(item))
+        if layout.began is not None and believed_ns(item.event) >= NS_PER_MS:
+            estimated.update(range(placed[layout.began], index + 1))
     total = layout.total_ns
     if total < NS_PER_MS or total > _MOST_EXCESS * room:
-        return [_Offset(0, 0)] * len(items)
+        return _LaidOut([0] * len(items), 0, ())
     if total > room:
-        return [_Offset(own * room // total, latest * room // total) for own, latest in offsets]
-    return offsets
-
-
-def _count_laid_out(offsets: Sequence[_Offset]) -> int:
-    """Return how many lines, from the first one on, lie where a duration puts them and not at their arrival."""
-    total = offsets[-1].latest
-    if not total:
-        return 0
-    last_before = max((index for index, offset in enumerate(offsets) if offset.own < total), default=-1)
-    reaches = next(index for index, offset in enumerate(offsets) if offset.latest == total)
-    return max(last_before, reaches) + 1
+        offsets = [offset * room // total for offset in offsets]
+        total = room
+    estimated.update(index for index, offset in enumerate(offsets) if total - offset > _PROMISED_NS)
+    return _LaidOut(offsets, total, estimated)
 
 
 def _has_time(item: LineResult) -> bool:

@@ -71,6 +71,14 @@ def proof_complete(layers: int, ms: int) -> dict[str, Any]:
     return {"ProofComplete": {"duration_ms": ms, "num_layer_proofs": layers, **rest}}
 
 
+def phase_start(name: str, number: int | None = None) -> dict[str, Any]:
+    return {"PhaseStart": {"name": name, "phase": number}}
+
+
+def phase_end(name: str, ns: int | None, number: int | None = None) -> dict[str, Any]:
+    return {"PhaseEnd": {"name": name, "phase": number, "duration_ns": ns}}
+
+
 def aborted() -> dict[str, Any]:
     return {"ProofAborted": {"reason": "x"}}
 
@@ -85,8 +93,10 @@ events: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(weight_end, small, durations),
     st.builds(stark_end, durations),
     st.builds(proof_start, small),
+    st.builds(phase_start, st.sampled_from("ab"), st.none() | small),
+    st.builds(phase_end, st.sampled_from("ab"), st.none() | durations, st.none() | small),
     st.builds(proof_complete, small, durations),
-    st.sampled_from([STARK_START, aborted(), LOG]),
+    st.sampled_from([STARK_START, aborted(), LOG, {"PhaseProgress": {"done": 1}}]),
 )
 files = st.lists(st.builds(in_frame, events, st.sampled_from(["", "a"])), min_size=1, max_size=40).map(as_file)
 
@@ -192,6 +202,17 @@ def test_an_aborted_proof_lends_its_start_to_no_other() -> None:
 
 def test_a_proof_whose_start_is_not_in_the_file_says_nothing_about_its_length() -> None:
     assert offsets_ms(layer_start(0), layer_end(0, 10), proof_complete(1, 70)) == [0, 10, 10]
+
+
+def test_a_phase_takes_as_long_as_it_reports_or_as_what_it_holds() -> None:
+    second = 1000 * NS_PER_MS
+    inner = [layer_start(0), layer_end(0, 10)]
+    assert offsets_ms(phase_start("walk"), *inner, phase_end("walk", None), LOG) == [0, 0, 10, 10, 10]
+    assert offsets_ms(phase_start("walk"), *inner, phase_end("walk", second), LOG) == [0, 0, 10, 1000, 1000]
+    at_once = [phase_start("a", 1), phase_start("a", 2), phase_end("a", second, 1), phase_end("a", second // 2, 2)]
+    assert offsets_ms(*at_once, LOG) == [0, 0, 1000, 500, 1000]
+    nested = [phase_start("a"), phase_end("a", second), phase_start("a"), phase_end("a", second), phase_end("a", None)]
+    assert offsets_ms(phase_start("a"), *nested) == [0, 0, 1000, 1000, 2000, 2000]
 
 
 def test_many_jobs_are_forgotten_alike_in_both_passes() -> None:

@@ -76,6 +76,25 @@ def test_layers_that_begin_and_end_within_what_was_read_at_once_take_their_repor
     assert sorted(times) == times
 
 
+def test_a_line_that_is_moved_by_less_than_is_promised_keeps_its_arrival() -> None:
+    proof = '{"ProofStart":{"model_name":null,"backend":"x","num_layers":2,"input_shape":[1,1],"output_shape":[1,1]}}'
+    times = stamp(Stamper(BEGAN), 50, "no json", proof, start(0), LOG, end(0, 3), start(1))
+    assert [round(time / MS) for time, _ in times] == [47, 47, 47, 47, 50, 50]
+    assert [laid_out for _, laid_out in times] == [False, False, True, True, True, False]
+
+
+def test_phases_take_the_nanoseconds_that_they_report() -> None:
+    begin = '{"PhaseStart":{"name":"%s","phase":%d,"parent":null,"layer_idx":null,"attributes":{}}}'
+    finish = '{"PhaseEnd":{"name":"%s","phase":%d,"duration_ns":%s,"failed":null}}'
+    inner = [begin % ("commit", 2), finish % ("commit", 2, "1500000")]
+    times = stamp(Stamper(BEGAN), 50, begin % ("prove", 1), *inner, finish % ("prove", 1, "4000000"))
+    assert [round(time / MS, 1) for time, _ in times] == [46, 46, 47.5, 50]
+    assert all(laid_out for _, laid_out in times)
+    times = stamp(Stamper(BEGAN), 50, begin % ("prove", 1), *inner, finish % ("prove", 1, "null"))
+    assert [round(time / MS, 1) for time, _ in times] == [48.5, 48.5, 50, 50]
+    assert [laid_out for _, laid_out in times] == [False, True, True, False]
+
+
 def test_layers_of_two_jobs_that_overlap_keep_their_lengths() -> None:
     lines = [in_job("a", start(0)), in_job("b", start(0)), in_job("a", end(0, 10)), in_job("b", end(0, 5)), LOG]
     times = stamp(Stamper(BEGAN), 50, *lines)
