@@ -14,18 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from genuine import TimedLine, timed_lines
 
-GENUINE = Path(__file__).parents[1] / "data" / "genuine" / "stwo-ml"
 NS_PER_MS = 1_000_000
 PROMISED_NS = 20 * NS_PER_MS
 ATTEMPTS = 5
-
-
-class Line(NamedTuple):
-    """A line of a genuine stream, and when its prover emitted it."""
-
-    text: bytes
-    emitted: int
 
 
 class Written(NamedTuple):
@@ -33,15 +26,6 @@ class Written(NamedTuple):
 
     before: int
     after: int
-
-
-def genuine(name: str) -> list[Line]:
-    """Join a stream with its truth."""
-    truth = [line.split(" ") for line in (GENUINE / f"{name}.truth.tsv").read_text().splitlines()]
-    emitted = [(int(time_ns), kind) for time_ns, _, kind, *_ in truth if not kind.startswith("[")]
-    lines = (GENUINE / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
-    assert [next(iter(json.loads(line))) for line in lines] == [kind for _, kind in emitted]
-    return [Line(line, time_ns) for line, (time_ns, _) in zip(lines, emitted, strict=True)]
 
 
 class Prover:
@@ -55,16 +39,16 @@ class Prover:
         self.overshoot_ns = 0
         self._write = write
 
-    def emit(self, lines: list[Line]) -> list[Written]:
+    def emit(self, lines: list[TimedLine]) -> list[Written]:
         begun = time.time_ns()
         written: list[Written] = []
         for line in lines:
-            due = begun + line.emitted - lines[0].emitted
+            due = begun + line.time_unix_nano - lines[0].time_unix_nano
             if (wait_ns := due - time.time_ns()) > 0:
                 time.sleep(wait_ns / 1e9)
                 self.overshoot_ns = max(self.overshoot_ns, time.time_ns() - due)
             before = time.time_ns()
-            self._write(line.text)
+            self._write(line.line + b"\n")
             written.append(Written(before, time.time_ns()))
         return written
 
@@ -98,7 +82,7 @@ def lateness_ns(envelopes: list[dict[str, Any]], written: list[Written]) -> int:
     return max(max(at - line.after, line.before - at) for at, line in zip(times, written, strict=True))
 
 
-def through_standard_input(command: Any, lines: list[Line], recording: Path) -> tuple[list[Written], int]:
+def through_standard_input(command: Any, lines: list[TimedLine], recording: Path) -> tuple[list[Written], int]:
     with reading(command, "run", "-", "--record", recording, "--no-console", stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         prover = Prover(functools.partial(os.write, process.stdin.fileno()))
@@ -106,7 +90,7 @@ def through_standard_input(command: Any, lines: list[Line], recording: Path) -> 
     return written, prover.overshoot_ns
 
 
-def through_a_followed_file(command: Any, lines: list[Line], recording: Path) -> tuple[list[Written], int]:
+def through_a_followed_file(command: Any, lines: list[TimedLine], recording: Path) -> tuple[list[Written], int]:
     path = recording.with_suffix(".stream")
     with reading(command, "run", path, "--follow", "--record", recording, "--no-console") as process:
         assert process.stderr is not None
@@ -115,7 +99,7 @@ def through_a_followed_file(command: Any, lines: list[Line], recording: Path) ->
             prover = Prover(file.write)
             written = prover.emit(lines)
         deadline = time.monotonic() + 10
-        while lines[-1].text.strip().decode() not in recording.read_text():
+        while lines[-1].line.decode() not in recording.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
@@ -127,13 +111,13 @@ def through_a_followed_file(command: Any, lines: list[Line], recording: Path) ->
 def test_times_of_arrival_are_those_of_the_prover(
     name: str, way: Callable[..., tuple[list[Written], int]], proofstream_command: Any, tmp_path: Path
 ) -> None:
-    lines = genuine(name)
+    lines = timed_lines(name)
     found: list[tuple[int, int]] = []
     for attempt in range(ATTEMPTS):
         recording = tmp_path / f"{attempt}.jsonl"
         written, overshoot_ns = way(proofstream_command, lines, recording)
         envelopes = emitted_in(recorded(recording))
-        assert [json.dumps(e["event"]) for e in envelopes] == [json.dumps(json.loads(line.text)) for line in lines]
+        assert [json.dumps(e["event"]) for e in envelopes] == [json.dumps(json.loads(line.line)) for line in lines]
         times = [envelope["time_unix_nano"] for envelope in envelopes]
         assert sorted(set(times)) == times, "each lies after the one before it"
         late_ns = lateness_ns(envelopes, written)
@@ -147,15 +131,15 @@ def test_times_of_arrival_are_those_of_the_prover(
 def test_what_waited_in_the_pipe_is_laid_out_and_what_came_later_is_not(
     proofstream_command: Any, tmp_path: Path
 ) -> None:
-    *walk, complete = genuine("mlp")
+    *walk, complete = timed_lines("mlp")
     reader, writer = os.pipe()
     for line in walk:
-        os.write(writer, line.text)
+        os.write(writer, line.line + b"\n")
     recording = tmp_path / "r.jsonl"
     with reading(proofstream_command, "run", "-", "--record", recording, "--no-console", stdin=reader):
         os.close(reader)
         before = time.time_ns()
-        os.write(writer, complete.text)
+        os.write(writer, complete.line + b"\n")
         after = time.time_ns()
         os.close(writer)
     opened, *_ = envelopes = recorded(recording)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from genuine import bare_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.wire import Decoded, LineDecoder
 
 DECODER = LineDecoder(Catalog())
-GENUINE = Path(__file__).parents[2] / "data" / "genuine" / "stwo-ml"
 NS_PER_MS = 1_000_000
 small = st.integers(0, 3)
 durations = st.one_of(st.integers(0, 5000), st.integers(0, 2**64 - 1))
@@ -132,13 +131,13 @@ def offsets_ms(*lines: dict[str, Any]) -> list[int]:
 
 
 def test_a_genuine_proof_that_does_not_report_its_duration_ends_with_its_layers() -> None:
-    _, decoded = timed((GENUINE / "mlp.jsonl").read_bytes(), 2**62)
+    _, decoded = timed(b"\n".join(bare_lines("mlp")), 2**62)
     start, end = span_of_proof(decoded)
     assert end - start == pytest.approx(21 * NS_PER_MS, abs=100)
 
 
 def test_a_genuine_proof_ends_as_long_after_its_start_as_it_reports() -> None:
-    content = (GENUINE / "mlp.jsonl").read_bytes()
+    content = b"\n".join(bare_lines("mlp"))
     assert content.count(b'"ProofComplete":{"duration_ms":0') == 1
     _, decoded = timed(
         content.replace(b'"ProofComplete":{"duration_ms":0', b'"ProofComplete":{"duration_ms":1717'), 2**62
