@@ -21,7 +21,8 @@ from typing import IO, Protocol
 
 from proofstream.catalog import Catalog
 from proofstream.envelopes import Envelope
-from proofstream.errors import ProofstreamError
+from proofstream.errors import ProofstreamError, SourceError
+from proofstream.notices import warn_user
 from proofstream.outputs import make_private_folder, private_opener
 from proofstream.text import safe_text
 from proofstream.wire import MAX_LINE_BYTES, Decoded, LineDecoder, Refusal, encode_envelope
@@ -83,7 +84,8 @@ class _Zstandard:
         except ModuleNotFoundError as error:
             hint = "pip install 'proofstream[zst]'"
             raise LogError(f"cannot write {_shown(path)}: the package zstandard is missing", hint=hint) from error
-        self._deflate = zstandard.ZstdCompressor().compressobj()
+        # With a checksum, as gzip always has one: otherwise a damaged number would be read as another number.
+        self._deflate = zstandard.ZstdCompressor(write_checksum=True).compressobj()
         self._at_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
 
     def compress_block(self, data: bytes) -> bytes:
@@ -282,10 +284,10 @@ def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
 def read_envelope_log(
     path: Path, catalog: Catalog | None = None, *, max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[Decoded | Refusal]:
-    """Read a log in order, as far as it is intact. A writer may have been killed, or the end may be damaged.
+    """Read a log in order, as far as it is intact. Its writer may have been killed: then a warning says where it ends.
 
     Args:
-        path: The file, plain, `.gz` or `.zst`.
+        path: The file, plain or compressed with gzip or Zstandard.
         catalog: The event types to read with. By default the core's own.
         max_line_bytes: The longest line that is read.
 
@@ -293,19 +295,24 @@ def read_envelope_log(
         A `Decoded` for each event, and a `Refusal` for each line that cannot be read.
 
     Raises:
-        SourceError: The file does not exist, or nothing in it can be read.
+        SourceError: The file does not exist, or it is damaged. In that case, all that can be read was yielded before.
     """
     # Imported here because `import proofstream` loads this module, and few programs read a log.
-    from proofstream.sources.compression import CutShort, blocks
+    from proofstream.sources.compression import blocks
     from proofstream.sources.files import open_file
     from proofstream.sources.lines import LineReader
+    from proofstream.sources.stored import CutShort, Damaged
 
     reader = LineReader(LineDecoder(catalog if catalog is not None else Catalog()), max_line_bytes)
-    cut_short = False
+    cut: CutShort | None = None
     with open_file(path) as file:
         try:
             for block in blocks(file, path):
                 yield from reader.read_bytes(block)
-        except CutShort:
-            cut_short = True
-    yield from reader.finish(cut_short=cut_short)
+        except CutShort as broken_off:
+            cut = broken_off
+    yield from reader.finish(cut_short=cut is not None)
+    if isinstance(cut, Damaged):
+        raise SourceError(str(cut)) from cut
+    if cut is not None:
+        warn_user(str(cut))

@@ -148,6 +148,7 @@ class HostSessionFeed:
         self._opening = opening
         self._intake = feed.host.intake
         self._gap: Gap | None = None
+        self._named_forms: set[str] = set()
 
     def deliver(self, chunk: Sequence[Decoded]) -> None:
         """See `contracts.SessionFeed`."""
@@ -222,7 +223,9 @@ class HostSessionFeed:
 
     def refuse(self, refusal: Refusal) -> None:
         """See `contracts.SessionFeed`."""
-        self._session.report_refusal(str(refusal))
+        self._session.report_refusal(str(refusal), again=refusal.form in self._named_forms)
+        if refusal.form:
+            self._named_forms.add(refusal.form)
 
     def close(self, outcome: str = "ended", reason: str | None = None) -> None:
         """See `contracts.SessionFeed`. A session that ends because the source must stop is interrupted."""

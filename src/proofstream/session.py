@@ -72,6 +72,7 @@ class Session:
         self.source = source
         self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
+        self._reported = 0
         self.last_time_unix_nano: int | None = None
         self.phases: int = 0
         self.closing_sent = False
@@ -230,8 +231,8 @@ class Session:
                     at_latest=self._replayed,
                 ),
             )
-        if self.refused > _REPORTED_REFUSALS:
-            _log.warning("%s: %d more refused", self.source, self.refused - _REPORTED_REFUSALS)
+        if self.refused > self._reported:
+            _log.warning("%s: %d more refused", self.source, self.refused - self._reported)
 
     def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
@@ -253,10 +254,11 @@ class Session:
         """Count an invalid event. Logs the first 20."""
         self.report_refusal(f"{kind} event refused: {reason}")
 
-    def report_refusal(self, text: str) -> None:
-        """Count a line or event that could not be read. Logs the first 20."""
+    def report_refusal(self, text: str, *, again: bool = False) -> None:
+        """Count a line or event that could not be read. Logs the first 20, without those that say the same again."""
         self.refused += 1
-        if self.refused <= _REPORTED_REFUSALS:
+        if not again and self._reported < _REPORTED_REFUSALS:
+            self._reported += 1
             _log.warning("%s: %s", self.source, text)
 
     def seen(self, time_unix_nano: int) -> None:

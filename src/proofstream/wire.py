@@ -79,11 +79,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         line: Its number, from 1.
         reason: The problem.
         excerpt: Its beginning, made safe to show.
+        form: The form of data that it was recognised as; empty if it was not. The reason then says what to do with it.
     """
 
     line: int
     reason: str
     excerpt: str
+    form: str = ""
 
     def __str__(self) -> str:
         shown = f": {self.excerpt}" if self.excerpt else ""

@@ -237,6 +237,67 @@ def test_a_log_cut_anywhere_is_readable_up_to_the_cut(suffix: str, tmp_path: Pat
         assert len(items) - len(good) <= (0 if suffix else 1)
 
 
+def read_to_the_end(path: Path) -> tuple[list[Decoded | Refusal], str]:
+    """Read a log. Returns all that came out, and the error that followed."""
+    items: list[Decoded | Refusal] = []
+    try:
+        items.extend(read_envelope_log(path))
+    except SourceError as error:
+        return items, str(error)
+    return items, ""
+
+
+def written(path: Path, lived: list[Envelope]) -> bytes:
+    writer = EnvelopeLogWriter(path)
+    writer.append(lived)
+    writer.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ZST])
+def test_a_log_that_was_cut_is_said_to_be_so(
+    suffix: str, tmp_path: Path, lived: list[Envelope], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    whole = written(path, lived[:100])
+    assert len(read(path)) == 100
+    assert caplog.messages == []
+    path.write_bytes(whole[:-1])
+    assert len(read(path)) == 100
+    (said,) = caplog.messages
+    assert f"{path} ends in the middle of its compressed data (byte {len(whole) - 1}" in said
+
+
+@pytest.mark.parametrize("suffix", [".gz", ZST])
+def test_a_damaged_log_gives_all_that_is_good_and_then_the_place_of_the_damage(
+    suffix: str, tmp_path: Path, lived: list[Envelope]
+) -> None:
+    path = tmp_path / f"log.jsonl{suffix}"
+    whole = written(path, lived[:100])
+    path.write_bytes(whole + b"more")
+    items, error = read_to_the_end(path)
+    assert facts([item for item in items if isinstance(item, Decoded)]) == facts(lived[:100])
+    assert error.startswith(f"{path} is damaged at byte {len(whole)}: ")
+    second = bytearray(whole)
+    second[len(second) // 2] ^= 0xFF
+    path.write_bytes(whole + second)
+    items, error = read_to_the_end(path)
+    good = [item for item in items[:100] if isinstance(item, Decoded)]
+    assert facts(good) == facts(lived[:100])
+    assert f"{path} is damaged at byte " in error
+    assert " 2: " in error
+
+
+def test_a_log_with_a_wrong_checksum_gives_all_of_it(tmp_path: Path, lived: list[Envelope]) -> None:
+    path = tmp_path / "log.jsonl.gz"
+    whole = bytearray(written(path, lived))
+    whole[-5] ^= 1
+    path.write_bytes(whole)
+    items, error = read_to_the_end(path)
+    assert facts([item for item in items if isinstance(item, Decoded)]) == facts(lived)
+    assert "in member 1: its checksum is wrong" in error
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_size_limit_holds_and_dropped_envelopes_are_counted(
     suffix: str, tmp_path: Path, lived: list[Envelope]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 DATA = Path(__file__).parents[1] / "data" / "wire"
+GENUINE = Path(__file__).parents[1] / "data" / "genuine"
 SMOL = DATA / "smollm2-135m-cpu.jsonl"
 
 
@@ -73,6 +76,46 @@ def test_the_wrong_file_is_refused_line_by_line(proofstream_command: Any, tmp_pa
     result = proofstream_command("run", "traces.jsonl")
     assert result.status == 1
     assert "line 1 refused: not an event: kinds begin with a capital letter, and this is 'resourceSpans'" in result.err
+
+
+def said(result: Any) -> list[str]:
+    """Return what the command itself says, without its first line, which names the source."""
+    return [line for line in result.err.splitlines() if line.startswith("proofstream: ")][1:]
+
+
+def test_a_file_of_another_form_is_named_once(proofstream_command: Any, tmp_path: Path) -> None:
+    shutil.copy(GENUINE / "plonky3" / "full.stdout.txt", tmp_path / "full.txt")
+    result = proofstream_command("run", "full.txt")
+    assert result.status == 1
+    named, more, total = said(result)
+    reason = 'text of a tracing subscriber: only events are read, one JSON object a line, such as {"LayerEnd":{...}}'
+    assert named == f"proofstream: full.txt: line 1 refused: {reason}"
+    assert more == "proofstream: full.txt: 39 more refused"
+    assert total == "proofstream: not delivered: 40 refused"
+
+
+def test_a_damaged_file_is_one_line_and_status_1_and_costs_no_layer(proofstream_command: Any, tmp_path: Path) -> None:
+    stored = bytearray(gzip.compress(SMOL.read_bytes()))
+    stored[-8] ^= 1
+    (tmp_path / "bad.jsonl.gz").write_bytes(stored)
+    result = proofstream_command("run", "bad.jsonl.gz")
+    assert result.status == 1
+    assert "(211 of 211 layers" in result.err
+    (line,) = said(result)
+    place = f"bad.jsonl.gz is damaged at byte {len(stored) - 8}, in member 1"
+    what = "its checksum is wrong; all of it was read, and some of it may be wrong"
+    assert line == f"proofstream: not delivered: {place}: {what}"
+
+
+def test_a_file_that_a_killed_writer_cut_is_said_and_status_0(proofstream_command: Any, tmp_path: Path) -> None:
+    stored = gzip.compress(SMOL.read_bytes())
+    (tmp_path / "cut.jsonl.gz").write_bytes(stored[:-4])
+    result = proofstream_command("run", "cut.jsonl.gz")
+    assert result.status == 0
+    assert "(211 of 211 layers" in result.err
+    (line,) = said(result)
+    place = f"ends in the middle of its compressed data (byte {len(stored) - 4}, in member 1)"
+    assert line == f"proofstream: cut.jsonl.gz {place}, as if its writer was killed; everything before that was read"
 
 
 def test_help_names_every_flag_of_every_plugin(proofstream_command: Any) -> None:

@@ -45,7 +45,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         SourceType(
             scheme="file",
             form="PATH",
-            summary="a file of JSON lines or a recording, also .gz and .zst",
+            summary="a file of JSON lines or a recording, also compressed (gzip, zstd)",
             open=lambda request: _open_file(request, decoder),
             live=False,
             waits=True,
@@ -53,7 +53,7 @@ def builtin_sources(catalog: Catalog) -> list[SourceType]:
         SourceType(
             scheme="-",
             form="-",
-            summary="JSON lines on standard input",
+            summary="JSON lines on standard input, also compressed",
             open=open_stdin,
             live=True,
             waits=True,

@@ -1,31 +1,41 @@
-"""Decompresses a file block by block. A file that breaks off, as a killed writer leaves it, is read up to the break."""
+"""Unpacks a file that is compressed. Its first bytes say whether it is, not its name.
+
+A file that breaks off, as a killed writer leaves it, is read up to the break, and a damaged one up to the damage.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from proofstream.errors import SourceError
+from proofstream.sources import gzip_members, zstandard_frames
+from proofstream.sources.forms import HEAD_BYTES, is_binary, packed_form
+from proofstream.sources.stored import CutShort, Damaged, Stored
 
 READ_BYTES = 256 * 1024
-"""How much is read at once, and the most that one step of gzip decompression yields."""
+"""How much is read at once."""
 
-# zlib's `wbits`: the largest window (15), with a gzip header (16).
-_GZIP = 31
-# Four bytes of Zstandard can expand to 128 KiB. Small steps bound the memory that a hostile file can claim.
-_ZST_STEP_BYTES = 4096
-
-
-class CutShort(Exception):
-    """The compressed data breaks off. Everything before the break has been yielded; the message says how it ends."""
+MAGIC_BYTES = 4
+"""How many bytes say whether a file is compressed."""
 
 
 def is_compressed(path: Path) -> bool:
     """Return whether the file's name marks it as compressed."""
     return path.suffix in {".gz", ".zst"}
+
+
+def begins_compressed(head: bytes) -> bool:
+    """Return whether data that begins in this way, with four bytes at least, is compressed and is unpacked here."""
+    return head.startswith(gzip_members.MAGIC) or (len(head) >= MAGIC_BYTES and zstandard_frames.begins_zstandard(head))
+
+
+def may_begin_compressed(head: bytes) -> bool:
+    """Return whether more bytes may show that the data is compressed."""
+    return len(head) < MAGIC_BYTES and (gzip_members.MAGIC.startswith(head) or zstandard_frames.begins_zstandard(head))
 
 
 def need_zstandard(path: Path) -> None:
@@ -34,14 +44,19 @@ def need_zstandard(path: Path) -> None:
     Raises:
         SourceError: It is not installed.
     """
-    if path.suffix == ".zst" and importlib.util.find_spec("zstandard") is None:
+    if path.suffix == ".zst":
+        _need_zstandard(str(path))
+
+
+def _need_zstandard(name: str) -> None:
+    if importlib.util.find_spec("zstandard") is None:
         raise SourceError(
-            f"cannot read {path}: the package zstandard is missing", hint="pip install 'proofstream[zst]'"
+            f"cannot read {name}: the package zstandard is missing", hint="pip install 'proofstream[zst]'"
         )
 
 
 def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[bytes]:
-    """Yield the file's content in order, decompressed according to the suffix of its name.
+    """Yield the file's content in order, unpacked if its first bytes say that it is compressed.
 
     Args:
         file: The open file, at its beginning.
@@ -49,15 +64,32 @@ def blocks(file: BinaryIO, path: Path, *, limit: int | None = None) -> Iterator[
         limit: The most bytes to read from the file, as stored.
 
     Raises:
-        CutShort: A compressed file ends early, or is damaged after a good beginning.
-        SourceError: The file cannot be read, or its format is not the one that its name says.
+        CutShort: A compressed file ends early. `Damaged`, which is one, if it is damaged.
+        SourceError: The file cannot be read.
     """
     raw = _raw(file, path, limit)
-    if path.suffix == ".gz":
-        return _gunzip(_not_empty(raw, path), path)
-    if path.suffix == ".zst":
-        return _unzstd(_not_empty(raw, path), path)
-    return raw
+    head = b""
+    while len(head) < MAGIC_BYTES and (block := next(raw, b"")):
+        head += block
+    raw = chain([head], raw) if head else raw
+    if head.startswith(gzip_members.MAGIC):
+        yield from gzip_members.unpack_gzip(Stored(raw, str(path)))
+    elif begins_compressed(head):
+        _need_zstandard(str(path))
+        yield from zstandard_frames.unpack_zstandard(Stored(raw, str(path)))
+    else:
+        if is_compressed(path):
+            _check_beginning(head, path)
+        yield from raw
+
+
+def _check_beginning(head: bytes, path: Path) -> None:
+    """Check that a file which is not compressed, although its name says so, may still hold something that is known."""
+    if may_begin_compressed(head):
+        raise CutShort(f"{path} ends before its compressed data begins (byte {len(head)})")
+    if is_binary(head[:HEAD_BYTES]) and packed_form(head) is None:
+        begin = head[:MAGIC_BYTES].hex(" ")
+        raise Damaged(f"{path} is damaged at byte 0: it begins with {begin}, as neither compressed data nor text does")
 
 
 def _raw(file: BinaryIO, path: Path, limit: int | None) -> Iterator[bytes]:
@@ -72,64 +104,3 @@ def _raw(file: BinaryIO, path: Path, limit: int | None) -> Iterator[bytes]:
         if left is not None:
             left -= len(block)
         yield block
-
-
-def _not_empty(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    first = next(raw, None)
-    if first is None:
-        raise CutShort(f"{path} ends before its compressed data begins")
-    yield first
-    yield from raw
-
-
-def _gunzip(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    inflate = None
-    begun = False
-    try:
-        for stored in raw:
-            data = stored
-            while data:
-                if inflate is None:
-                    inflate = zlib.decompressobj(wbits=_GZIP)
-                yield inflate.decompress(data, READ_BYTES)
-                begun = True
-                if inflate.eof:
-                    # Another member may follow, after padding with zeros.
-                    data, inflate = inflate.unused_data.lstrip(b"\0"), None
-                else:
-                    data = inflate.unconsumed_tail
-        if inflate is not None:
-            yield inflate.flush()
-    except zlib.error as error:
-        raise _damaged(path, "gzip", error, begun=begun) from None
-    if inflate is not None and not inflate.eof:
-        raise CutShort(f"{path} ends in the middle of its compressed data")
-
-
-def _unzstd(raw: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    import zstandard  # an extra
-
-    frame = None
-    begun = False
-    try:
-        for stored in raw:
-            for start in range(0, len(stored), _ZST_STEP_BYTES):
-                data = stored[start : start + _ZST_STEP_BYTES]
-                while data:
-                    if frame is None:
-                        frame = zstandard.ZstdDecompressor().decompressobj()
-                    yield frame.decompress(data)
-                    begun = True
-                    data = frame.unused_data
-                    if frame.eof:
-                        frame = None
-    except zstandard.ZstdError as error:
-        raise _damaged(path, "Zstandard", error, begun=begun) from None
-    if frame is not None:
-        raise CutShort(f"{path} ends in the middle of its compressed data")
-
-
-def _damaged(path: Path, form: str, error: Exception, *, begun: bool) -> Exception:
-    if begun:
-        return CutShort(f"{path} is damaged: {error}")
-    return SourceError(f"{path} is not a {form} file: {error}")

@@ -17,7 +17,7 @@ from proofstream.sources.lines import LineReader, LineResult, NumberedLine
 from proofstream.sources.routing import SessionRouter
 from proofstream.sources.shedding import BulkLines, LeftOut, find_kind
 from proofstream.sources.stamping import Stamped, Stamper
-from proofstream.wire import Decoded
+from proofstream.wire import Decoded, Refusal
 
 # A stream may name this many sessions at once. There may be many connections, and each session takes memory.
 _MAX_SESSIONS = 64
@@ -61,7 +61,9 @@ class Connection:
         self.waiting_bytes: int = 0
         self._reader = reader
         self._bulk = bulk
-        self._router = SessionRouter(feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS)
+        self._router = SessionRouter(
+            feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS, is_recording=False
+        )
         self._waiting: deque[Block | _Shed] = deque()
         self._head: bytes | None = b""
         self._stamper = Stamper(connected_at)
@@ -191,7 +193,8 @@ class Connection:
         """Close the connection and its sessions. What is still undecoded is counted.
 
         Args:
-            outcome: `ended`, `lost` or `interrupted`. Unless it is the last, a half line is read or refused.
+            outcome: `ended`, `lost` or `interrupted`. Unless it is the last, a half line is read or refused. If it is
+                refused, the peer did not come to its end, and the connection is lost.
             reason: Why, or None.
             even_if_empty: Open and close a session even if no line arrived.
         """
@@ -201,6 +204,8 @@ class Connection:
         elif outcome != "interrupted":
             for line in self._stamper.stamp(self._reader.finish(), self._last_arrival):
                 self._route(line)
+                if outcome == "ended" and isinstance(line.item, Refusal):
+                    outcome, reason = "lost", "the connection ended within a line"
         # A peer that sent nothing, such as a port scan, gets no session.
         self._router.close(outcome, reason, even_if_empty=even_if_empty)
 

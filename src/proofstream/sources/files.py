@@ -13,11 +13,12 @@ from typing import BinaryIO
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError, UsageError
 from proofstream.sources.arrivals import Arrivals
-from proofstream.sources.compression import CutShort, blocks, is_compressed
+from proofstream.sources.compression import blocks, is_compressed
 from proofstream.sources.lines import LineReader, LineResult
 from proofstream.sources.pacing import Pacer, StopFlag
 from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.sources.routing import SessionRouter
+from proofstream.sources.stored import CutShort, Damaged
 from proofstream.sources.streams import StreamSettings, deliver_stream
 from proofstream.wire import Decoded, LineDecoder
 
@@ -113,33 +114,50 @@ class FileSource:
         time_of = None if found is None else Reconstruction(found).time_of
         file.seek(begin)
         try:
-            outcome, reason = self._read(feed, router, blocks(file, self._path, limit=size), time_of)
+            outcome = self._read(feed, router, blocks(file, self._path, limit=size), time_of)
         except SourceError as error:
             router.close("lost", str(error))
             raise
-        if outcome == "lost" and not router.has_sessions:
+        except CutShort as cut:
+            self._end_early(feed, router, cut)
+        else:
+            router.close(outcome)
+
+    def _end_early(self, feed: Feed, router: SessionRouter, cut: CutShort) -> None:
+        """End a compressed file that breaks off: a killed writer leaves such files, but no damaged ones."""
+        if isinstance(cut, Damaged):
+            router.close("lost", str(cut))
+            raise SourceError(str(cut)) from cut
+        if not router.has_sessions:
             # A session without events would hide the failure, so raise an error instead.
-            router.close(outcome, reason, even_if_empty=False)
-            raise SourceError(f"{reason}: not one event of it can be read")
-        router.close(outcome, reason)
+            router.close("lost", str(cut), even_if_empty=False)
+            raise SourceError(f"{cut}: not one event of it can be read") from cut
+        feed.announce(f"{cut}, as if its writer was killed; everything before that was read")
+        router.close("lost", str(cut))
 
     def _read(
         self, feed: Feed, router: SessionRouter, content: Iterable[bytes], time_of: Callable[[Decoded], int] | None
-    ) -> tuple[str, str | None]:
-        """Deliver the file's content, as the second pass. Returns the session's outcome and its reason."""
+    ) -> str:
+        """Deliver the file's content, as the second pass. Returns the session's outcome.
+
+        Raises:
+            CutShort: The content broke off, and everything before was delivered.
+        """
         cut: CutShort | None = None
         reader = LineReader(self._decoder, self._max_line_bytes)
         try:
             for block in content:
                 self._deliver(feed, router, reader.read_bytes(block), time_of)
                 if self._stopped(feed):
-                    return "interrupted", None
+                    return "interrupted"
         except CutShort as broken_off:
             cut = broken_off
         self._deliver(feed, router, reader.finish(cut_short=cut is not None), time_of)
         if self._stopped(feed):
-            return "interrupted", None
-        return ("ended", None) if cut is None else ("lost", str(cut))
+            return "interrupted"
+        if cut is not None:
+            raise cut
+        return "ended"
 
     def _deliver(
         self, feed: Feed, router: SessionRouter, items: Iterable[LineResult], time_of: Callable[[Decoded], int] | None
@@ -171,8 +189,10 @@ class RedirectedFile(FileSource):
     input is a live source, so proofs left open in it end with the run, and must not end long after they began.
     """
 
-    def __init__(self, descriptor: int, request: SourceRequest, decoder: LineDecoder) -> None:
-        super().__init__(Path("standard input"), request, decoder)
+    def __init__(
+        self, descriptor: int, request: SourceRequest, decoder: LineDecoder, *, name: str = "standard input"
+    ) -> None:
+        super().__init__(Path(name), request, decoder)
         self._descriptor = descriptor
 
     def _open(self) -> BinaryIO:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from proofstream.errors import WireError
+from proofstream.sources.forms import FormRecogniser
 from proofstream.sources.shedding import BulkLines, LeftOut
 from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
 
@@ -140,6 +141,8 @@ class LineReader:
     def __init__(self, decoder: LineDecoder, max_line_bytes: int) -> None:
         self._decoder = decoder
         self._splitter = LineSplitter(max_line_bytes)
+        self._forms = FormRecogniser()
+        self._has_events = False
         self._too_long = f"longer than {max_line_bytes} bytes"
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
@@ -148,6 +151,7 @@ class LineReader:
 
     def split_bytes(self, data: bytes) -> list[NumberedLine]:
         """Add the next bytes. Returns the lines that they complete, not yet decoded."""
+        self._look_at(data)
         return self._splitter.split_bytes(data)
 
     def split_off_bulk(
@@ -157,18 +161,31 @@ class LineReader:
 
         The arguments are those of `LineSplitter.split_off_bulk`.
         """
+        self._look_at(data)
         return list(self._splitter.split_off_bulk(data, bulk, may_leave_out))
+
+    def _look_at(self, data: bytes) -> None:
+        if not self._forms.has_head:
+            self._forms.look_at(data)
 
     def decode_line(self, line: NumberedLine) -> LineResult | None:
         """Decode one line. Returns None for a blank line."""
         if line.too_long:
-            return refusal(line.number, line.given_up or self._too_long, line.text)
+            return self._refuse(line, line.given_up or self._too_long)
         if not line.text or line.text.isspace():
             return None
         try:
-            return self._decoder.decode(line.text)
+            decoded = self._decoder.decode(line.text)
         except WireError as error:
-            return refusal(line.number, str(error), line.text)
+            return self._refuse(line, str(error))
+        self._has_events = True
+        return decoded
+
+    def _refuse(self, line: NumberedLine, reason: str) -> Refusal:
+        form = self._forms.form_of(line.text, before_events=not self._has_events)
+        if form is None:
+            return refusal(line.number, reason, line.text)
+        return Refusal(line=line.number, reason=form.reason, excerpt="", form=form.name)
 
     @property
     def has_lines(self) -> bool:

@@ -33,8 +33,8 @@ from proofstream.events import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream.sources.compression import CutShort
 from proofstream.sources.lines import LineSplitter, NumberedLine
+from proofstream.sources.stored import CutShort
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
 from proofstream.wire import Decoded, LineDecoder
 

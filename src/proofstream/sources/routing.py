@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proofstream.contracts import Feed, SessionFeed
-from proofstream.events import GpuTelemetry, PluginHealth, SessionClosed
+from proofstream.events import GpuTelemetry, PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.sources.lines import LineResult
 from proofstream.sources.shedding import LeftOut
 from proofstream.sources.stamping import Stamped
@@ -26,6 +26,7 @@ _MAX_SESSIONS = 2048
 @dataclass(slots=True)
 class _Recorded:
     session: SessionFeed
+    opened: bool = False
     ended: bool = False
 
 
@@ -56,6 +57,8 @@ class SessionRouter:
         hold_refusals: Hold refused lines until the first event, so that they count in its session.
         max_sessions: How many sessions may be open that the stream's envelopes name. Beyond that, the one that was
             longest without an event is closed as lost.
+        is_recording: The end of the stream is not the end of a session that opened itself and did not close itself:
+            then its recorder was killed. Set to False for a connection, whose peer says with its end that it is done.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class SessionRouter:
         time_resolution_ns: int | None = None,
         hold_refusals: bool = False,
         max_sessions: int = _MAX_SESSIONS,
+        is_recording: bool = True,
     ) -> None:
         self._feed = feed
         self._source = source
@@ -77,6 +81,7 @@ class SessionRouter:
         self._opened_at = opened_at
         self._time_resolution_ns = time_resolution_ns
         self._max_sessions = max_sessions
+        self._is_recording = is_recording
         self._may_hold = _MAX_HELD_REFUSALS if hold_refusals else 0
         self._held: list[Refusal] = []
         self._own: SessionFeed | None = None
@@ -187,8 +192,8 @@ class SessionRouter:
         elif stamp.at is not None:
             item = item.at(stamp.at, stamp.source)
         self._chunk.append(item)
-        if isinstance(item.event, SessionClosed) and item.session_id in self._recorded:
-            self._mark_ended(item.session_id)
+        if item.session_id in self._recorded:
+            self._note_bounds(item.session_id, item.event)
         if len(self._chunk) >= CHUNK:
             self.flush()
 
@@ -251,6 +256,12 @@ class SessionRouter:
                 self._current = self._own
             self._close_recorded(oldest, "lost", f"more than {self._max_sessions} sessions are open in this stream")
 
+    def _note_bounds(self, session_id: str, event: ProofEvent) -> None:
+        if isinstance(event, SessionOpened):
+            self._recorded[session_id].opened = True
+        elif isinstance(event, SessionClosed):
+            self._mark_ended(session_id)
+
     def _mark_ended(self, session_id: str) -> None:
         # Not closed yet: a recording has events that plugins derived from its last ones after the session's end.
         self._recorded[session_id].ended = True
@@ -262,7 +273,7 @@ class SessionRouter:
     def _close_recorded(self, recorded: _Recorded, outcome: str, reason: str | None) -> None:
         if recorded.ended:
             recorded.session.close("ended")
-        elif outcome == "ended":
+        elif outcome == "ended" and self._is_recording and recorded.opened:
             recorded.session.close("lost", "the recording ends here")
         else:
             recorded.session.close(outcome, reason)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals, Block, arrivals_at
+from proofstream.sources.compression import begins_compressed, may_begin_compressed
 from proofstream.sources.lines import LineReader
 from proofstream.sources.pacing import StopFlag
 from proofstream.sources.prior import Prior
@@ -46,9 +48,16 @@ def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, 
     Raises:
         SourceError: The stream cannot be read.
     """
-    router = SessionRouter(feed, source=settings.name, time_source="arrival")
     try:
-        if not _deliver_all(arrivals, settings, router, stopped):
+        begin = _begin(arrivals, stopped)
+        if begins_compressed(b"".join(block.data for block in begin)):
+            # Imported here because it reads a file, and files import this module.
+            from proofstream.sources.packed_streams import deliver_packed
+
+            deliver_packed(begin, arrivals, settings, feed, stopped)
+            return
+        router = SessionRouter(feed, source=settings.name, time_source="arrival")
+        if not _deliver_all(begin, arrivals, settings, router, stopped):
             router.close("interrupted")
             return
     finally:
@@ -60,15 +69,31 @@ def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, 
     router.close("ended")
 
 
+def _begin(arrivals: Arrivals, stopped: Callable[[], bool]) -> deque[Block]:
+    """Read the blocks that say whether the stream is compressed."""
+    begin = deque[Block]()
+    while not stopped() and may_begin_compressed(b"".join(block.data for block in begin)):
+        block = arrivals.next_block(_LOOK_UP_S)
+        if block is not None:
+            begin.append(block)
+        elif arrivals.has_ended:
+            break
+    return begin
+
+
 def _deliver_all(
-    arrivals: Arrivals, settings: StreamSettings, router: SessionRouter, stopped: Callable[[], bool]
+    begin: deque[Block],
+    arrivals: Arrivals,
+    settings: StreamSettings,
+    router: SessionRouter,
+    stopped: Callable[[], bool],
 ) -> bool:
     """Deliver until the stream ends. Returns False if it was stopped first."""
     reader = LineReader(settings.decoder, settings.max_line_bytes)
     stamper = Stamper(arrivals.began_unix_nano)
     time_unix_nano = arrivals.began_unix_nano
     while not stopped():
-        block = arrivals.next_block(_LOOK_UP_S)
+        block = begin.popleft() if begin else arrivals.next_block(_LOOK_UP_S)
         if block is not None:
             time_unix_nano = block.time_unix_nano
             items = reader.read_bytes(block.data)

@@ -131,8 +131,16 @@ def log(text: str, session_id: str, seconds: float) -> Envelope:
     )
 
 
+def opening(session_id: str, seconds: float) -> Envelope:
+    event = SessionOpened(source="live", time_source="envelope", traceparent=None, resource={})
+    return of_host(event, session_id, seconds)
+
+
 def closing(session_id: str, seconds: float) -> Envelope:
-    event = SessionClosed(outcome="ended", reason=None, refused=0)
+    return of_host(SessionClosed(outcome="ended", reason=None, refused=0), session_id, seconds)
+
+
+def of_host(event: ProofEvent, session_id: str, seconds: float) -> Envelope:
     return Envelope(
         seq=0,
         time_unix_nano=BEGIN + round(seconds * 1e9),
@@ -145,6 +153,7 @@ def closing(session_id: str, seconds: float) -> Envelope:
 
 def test_interleaved_sessions_are_separated_in_order(tmp_path: Path, replay: Any) -> None:
     lines = [
+        opening("a", 0),
         log("a0", "a", 0),
         log("b0", "b", 1),
         log("b1", "b", 2),
@@ -155,11 +164,17 @@ def test_interleaved_sessions_are_separated_in_order(tmp_path: Path, replay: Any
     feed = replay(write(tmp_path / "r.jsonl", lines))
     a, b = feed.sessions
     assert [a.session_id, b.session_id] == ["a", "b"]
-    assert [d.event.message for d in a.decoded] == ["a0", "a1"]
+    assert a.kinds == ["SessionOpened", "Log", "Log"]
     assert b.kinds == ["Log", "Log", "SessionClosed", "Log"]
     assert b.opened_at == BEGIN + 10**9
     assert a.closed == [("lost", "the recording ends here")]
     assert b.closed == [("ended", None)]
+
+
+def test_a_session_that_never_said_that_it_begins_need_not_say_that_it_ends(tmp_path: Path, replay: Any) -> None:
+    """A program may write envelopes for their times alone. Such a file is no recording that broke off."""
+    feed = replay(write(tmp_path / "r.jsonl", [log("a0", "a", 0), opening("b", 1), log("b0", "b", 2)]))
+    assert [session.closed for session in feed.sessions] == [[("ended", None)], [("lost", "the recording ends here")]]
 
 
 def test_thousands_of_ended_sessions_are_closed_early(tmp_path: Path, replay: Any) -> None:

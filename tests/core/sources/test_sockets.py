@@ -129,7 +129,7 @@ def test_a_reset_connection_is_lost(start: Any, eventually: Any) -> None:
     assert running.feed.only.closed == [("lost", "the connection broke: Connection reset by peer")]
 
 
-def test_a_killed_peer_ends_its_session_and_its_half_line_is_refused(uri: str, start: Any, eventually: Any) -> None:
+def test_a_peer_that_is_killed_within_a_line_is_broken_off(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri)
     address = running.address
     family = "AF_UNIX" if address.startswith("unix:") else "AF_INET"
@@ -144,6 +144,7 @@ def test_a_killed_peer_ends_its_session_and_its_half_line_is_refused(uri: str, s
     eventually(lambda: running.feed.sessions and running.feed.only.closed)
     assert len(running.feed.only.decoded) == 1
     assert [refused.line for refused in running.feed.only.refusals] == [2]
+    assert running.feed.only.closed == [("lost", "the connection ended within a line")]
 
 
 def test_garbage_is_refused_at_once_and_the_rest_is_read(uri: str, start: Any, eventually: Any) -> None:
@@ -164,7 +165,55 @@ def test_recorded_sessions_arrive_through_a_socket(uri: str, start: Any, eventua
     eventually(lambda: running.feed.sessions and running.feed.only.closed)
     session = running.feed.only
     assert (session.session_id, session.recorded, session.times) == ("far", True, [7])
-    assert session.closed == [("lost", "the recording ends here")]
+    assert session.closed == [("ended", None)]
+
+
+OPENED = (
+    b'{"v":1,"time_unix_nano":7,"session_id":"far","origin":"host","event":{"SessionOpened":{"source":"x",'
+    b'"time_source":"envelope","traceparent":null,"resource":{}}}}\n'
+)
+TIMED = b'{"v":1,"time_unix_nano":8,"session_id":"far","event":%b}\n' % LINES[0].rstrip()
+TIMED_WITHOUT_SESSION = b'{"v":1,"time_unix_nano":8,"event":%b}\n' % LINES[0].rstrip()
+CLOSED = (
+    b'{"v":1,"time_unix_nano":9,"session_id":"far","origin":"host",'
+    b'"event":{"SessionClosed":{"outcome":"ended","reason":null,"refused":0}}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [TIMED, TIMED_WITHOUT_SESSION, OPENED + TIMED, OPENED + TIMED + CLOSED, TIMED + CLOSED, TIMED + TIMED.rstrip()],
+    ids=["timed", "no session", "opened", "opened and closed", "closed", "last line without its end"],
+)
+def test_a_client_that_sends_timed_envelopes_and_closes_has_ended(
+    lines: bytes, uri: str, start: Any, eventually: Any
+) -> None:
+    running = start(uri)
+    with connect(running.address) as peer:
+        peer.sendall(lines)
+    eventually(lambda: running.feed.sessions and running.feed.only.closed)
+    assert running.feed.only.closed == [("ended", None)]
+    assert running.feed.only.refusals == []
+
+
+def test_a_client_that_closes_within_a_line_is_broken_off(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    with connect(running.address) as peer:
+        peer.sendall(OPENED + TIMED + TIMED[:40])
+    eventually(lambda: running.feed.sessions and running.feed.only.closed)
+    assert running.feed.only.closed == [("lost", "the connection ended within a line")]
+    assert [refused.line for refused in running.feed.only.refusals] == [3]
+
+
+def test_a_client_of_envelopes_whose_connection_is_reset_is_broken_off(start: Any, eventually: Any) -> None:
+    running = start("tcp://127.0.0.1:0")
+    peer = connect(running.address)
+    peer.sendall(OPENED + TIMED)
+    eventually(lambda: running.feed.delivered == 2)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    eventually(lambda: running.feed.only.closed)
+    assert running.feed.only.closed == [("lost", "the connection broke: Connection reset by peer")]
 
 
 def test_once_accepts_one_connection_and_ends_with_it(uri: str, start: Any, eventually: Any) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
 import os
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from proofstream.catalog import Catalog
 from proofstream.contracts import Source, SourceRequest
 from proofstream.errors import SourceError
-from proofstream.sources import arrivals
+from proofstream.sources import arrivals, packed_streams
 from proofstream.sources.arrivals import Arrivals
 from proofstream.sources.builtin import open_standard_input
 from proofstream.wire import LineDecoder
@@ -22,6 +25,7 @@ from proofstream.wire import LineDecoder
 WIRE = Path(__file__).parents[2] / "data" / "wire"
 SMOLLM = WIRE / "smollm2-135m-cpu.jsonl"
 NS_PER_MS = 1_000_000
+needs_zstd = pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="the extra zst is not installed")
 LAYER_START = (
     b'{"LayerStart":{"layer_idx":%d,"kind":"MatMul","input_shape":[1,1],"output_shape":[1,1],"trace_cost":1,'
     b'"claim_value_approx":0.5,"gpu_device":null}}\n'
@@ -229,6 +233,110 @@ def test_a_file_redirected_into_stdin_is_reconstructed_from_its_position(tmp_pat
     assert (session.time_source, session.source) == ("reconstructed", "standard input")
     assert session.opened_at == first
     assert session.closed == [("ended", None)]
+
+
+def zstd(content: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(content)
+
+
+@pytest.fixture(params=[gzip.compress, pytest.param(zstd, marks=needs_zstd)], ids=["gzip", "zstd"])
+def pack(request: pytest.FixtureRequest) -> Callable[[bytes], bytes]:
+    packing: Callable[[bytes], bytes] = request.param
+    return packing
+
+
+def test_compressed_standard_input_is_read_like_a_file(
+    pack: Callable[[bytes], bytes], pipe: Pipe, tmp_path: Path, start: Any
+) -> None:
+    stored = pack(SMOLLM.read_bytes())
+    pipe.write(stored[:1])
+    source = stdin(pipe)
+    running = start(source)
+    for begin in range(1, len(stored), 5000):
+        pipe.write(stored[begin : begin + 5000])
+    latest = time.time_ns()
+    pipe.close_writer()
+    running.join()
+    session = running.feed.only
+    assert [item.raw + b"\n" for item in session.decoded] == SMOLLM.read_bytes().splitlines(keepends=True)
+    # Arrival says nothing about the prover: a packer writes in large blocks.
+    assert (session.time_source, session.closed) == ("reconstructed", [("ended", None)])
+    assert session.times == sorted(session.times)
+    assert session.times[-1] - session.times[0] > 1000 * NS_PER_MS
+    assert session.times[-1] >= latest
+    assert running.feed.announced == ["standard input is compressed, so it is read once it has ended"]
+
+
+def test_a_compressed_named_pipe_is_read_too(pack: Callable[[bytes], bytes], tmp_path: Path, start: Any) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    running = start(path)
+    path.write_bytes(pack(SMOLLM.read_bytes()))
+    running.join()
+    assert running.feed.only.source == str(path)
+    assert running.feed.delivered == 2076
+
+
+def test_a_compressed_recording_in_a_pipe_keeps_its_times(
+    pack: Callable[[bytes], bytes], pipe: Pipe, start: Any
+) -> None:
+    pipe.write(pack(RECORDED))
+    pipe.close_writer()
+    running = start(stdin(pipe))
+    running.join()
+    session = running.feed.only
+    assert (session.session_id, session.recorded, session.times) == ("far", True, [7])
+
+
+def test_damaged_standard_input_is_named(pipe: Pipe, start: Any) -> None:
+    stored = gzip.compress(LAYER_START % 0 + LAYER_END % 0)
+    pipe.write(stored + b"garbage")
+    pipe.close_writer()
+    running = start(stdin(pipe))
+    with pytest.raises(SourceError, match=f"standard input is damaged at byte {len(stored)}: what follows member 1"):
+        running.join()
+    assert running.feed.only.kinds == ["LayerStart", "LayerEnd"]
+
+
+def test_waiting_for_the_end_of_compressed_input_stops_when_told(pipe: Pipe, start: Any, eventually: Any) -> None:
+    running = start(stdin(pipe))
+    pipe.write(gzip.compress(LAYER_START % 0))
+    eventually(lambda: running.feed.announced)
+    running.stop()
+    assert running.feed.only.closed == [("interrupted", None)]
+
+
+def test_compressed_input_that_cannot_be_kept_is_one_clear_line(
+    pipe: Pipe, start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    pipe.write(gzip.compress(LAYER_START % 0))
+    pipe.close_writer()
+    running = start(stdin(pipe))
+    with pytest.raises(SourceError, match="cannot keep standard input in a temporary file: No such file or directory"):
+        running.join()
+
+
+def test_compressed_input_is_kept_within_a_bound(pipe: Pipe, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_streams, "MAX_KEPT_BYTES", 20)
+    pipe.write(gzip.compress(LAYER_START % 0))
+    pipe.close_writer()
+    running = start(stdin(pipe))
+    with pytest.raises(SourceError, match="standard input is compressed, and longer than 20 bytes") as caught:
+        running.join()
+    assert caught.value.hint == "give the file's PATH"
+
+
+@pytest.mark.parametrize("begin", [b"(", b"P", b"\x1f", b"(\xb5", b""])
+def test_a_beginning_that_only_seems_compressed_is_read_as_lines(begin: bytes, pipe: Pipe, start: Any) -> None:
+    running = start(stdin(pipe))
+    pipe.write(begin + b"\n" + LAYER_START % 0)
+    pipe.close_writer()
+    running.join()
+    assert "LayerStart" in running.feed.only.kinds
+    assert len(running.feed.only.refusals) == (1 if begin else 0)
 
 
 def test_silent_stdin_stops_within_a_second(pipe: Pipe, start: Any) -> None:
