@@ -284,10 +284,11 @@ class Bus:
             return self._number(sender, what, time_unix_nano=time_unix_nano, origin=what.origin, lineage=lineage)
         if isinstance(what, Posted):
             own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
+            time_unix_nano = now if own_time is None else own_time
             return self._number(
                 sender,
-                decoded,
-                time_unix_nano=now if own_time is None else own_time,
+                decoded.at(time_unix_nano, what.time_source),
+                time_unix_nano=time_unix_nano,
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,

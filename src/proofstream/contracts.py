@@ -63,6 +63,8 @@ class Feed(Protocol):
         time_source: str,
         session_id: str | None = None,
         opened_at: int | None = None,
+        opened_time_source: str | None = None,
+        time_resolution_ns: int | None = None,
         recorded: bool = False,
     ) -> SessionFeed:
         """Open a session.
@@ -72,6 +74,8 @@ class Feed(Protocol):
             time_source: `envelope`, `arrival` or `reconstructed`.
             session_id: A recorded or reproducible id; a new one by default.
             opened_at: When it began, in nanoseconds since the epoch; now by default.
+            opened_time_source: Where that time comes from, if not from where the session's times come.
+            time_resolution_ns: How far apart two times of the session must lie to be told apart, in nanoseconds.
             recorded: The source itself delivers the recorded SessionOpened, so the host adds none. In the same way,
                 `close` adds none after a recorded SessionClosed.
 

@@ -575,12 +575,15 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
             arrival) or `reconstructed` (computed from reported durations).
         traceparent: The W3C trace context that was current when the session was opened, or None.
         resource: The process that runs the prover, as OpenTelemetry resource attributes.
+        time_resolution_ns: How far apart two times of arrival must lie to be told apart, in nanoseconds. Absent where
+            that is not known, or where times have another source.
     """
 
     source: str
     time_source: str
     traceparent: str | None
     resource: Annotated[Mapping[str, str], msgspec.Meta(max_length=MAX_NAMES)]
+    time_resolution_ns: U64 | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):

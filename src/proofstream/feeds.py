@@ -50,14 +50,24 @@ class HostFeed:
         time_source: str,
         session_id: str | None = None,
         opened_at: int | None = None,
+        opened_time_source: str | None = None,
+        time_resolution_ns: int | None = None,
         recorded: bool = False,
     ) -> HostSessionFeed:
         """See `contracts.Feed`."""
         _check_word("time_source", time_source, TIME_SOURCES)
+        if opened_time_source is not None:
+            _check_word("opened_time_source", opened_time_source, TIME_SOURCES)
         replayed = not self.host.live
         session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
         if not recorded:
-            self.host.announce(session, time_source=time_source, opened_at=opened_at)
+            self.host.announce(
+                session,
+                time_source=time_source,
+                opened_at=opened_at,
+                opened_time_source=opened_time_source,
+                time_resolution_ns=time_resolution_ns,
+            )
             return HostSessionFeed(self, session)
         as_recorded = self.host.keep_as_recorded(session)
         return HostSessionFeed(self, session, (time_source, opened_at), as_recorded=as_recorded)

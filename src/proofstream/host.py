@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from proofstream.bus import Bus, wait_until
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
@@ -260,6 +262,8 @@ class Host:
         *,
         time_source: str,
         opened_at: int | None = None,
+        opened_time_source: str | None = None,
+        time_resolution_ns: int | None = None,
         resource: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Put the session's SessionOpened on the bus; `resource` says more of the process that runs the prover."""
@@ -268,9 +272,13 @@ class Host:
             time_source=time_source,
             traceparent=_traceparent(os.environ) if self.live else None,
             resource={**self.identity, **resource} if self.live else {},
+            time_resolution_ns=msgspec.UNSET if time_resolution_ns is None else time_resolution_ns,
         )
         captured = self.capture() if self.live else NO_CAPTURES
-        self.intake.append_item(session, Posted(event=opened, origin=HOST, time_unix_nano=opened_at, captured=captured))
+        posted = Posted(
+            event=opened, origin=HOST, time_unix_nano=opened_at, time_source=opened_time_source, captured=captured
+        )
+        self.intake.append_item(session, posted)
 
     def capture(self) -> Mapping[str, object]:
         """Return what plugins capture on this thread, by plugin name."""

@@ -95,6 +95,7 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     captured: Mapping[str, object] = NO_CAPTURES
     lineage: tuple[str, ...] = ()
     time_unix_nano: int | None = None
+    time_source: str | None = None
     at_latest: bool = False
     """Stamp it with the time of its session's latest event. When a recording is replayed, that differs from now."""
     on_taken: Callable[[], None] | None = None

@@ -29,6 +29,7 @@ from proofstream.errors import ProofstreamError, UsageError, describe, in_parent
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
 from proofstream.outputs import make_private_folder
+from proofstream.sources.arrivals import stop_early
 
 if TYPE_CHECKING:
     from proofstream.config import Config
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         fill_standard_streams()
     status = _main(sys.argv[1:] if arguments is None else list(arguments))
+    stop_early()  # a mistake on the command line may have come before the source was opened
     try:
         voice.finish()  # plugins and sources have not waited for their lines
     except KeyboardInterrupt:

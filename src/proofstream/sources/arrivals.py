@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
+from proofstream.sources.pacing import short_switches
+
 BUFFER_BYTES = 4 * 2**20
 """How much is read ahead. After that the pipe fills up and holds back its writer."""
 
@@ -38,7 +40,7 @@ class Block(NamedTuple):
 
     Attributes:
         data: The bytes.
-        time_unix_nano: When they were read, in nanoseconds since the epoch.
+        time_unix_nano: When they were there to be read, in nanoseconds since the epoch.
         was_waiting: True if they were in the pipe before reading began, so that their arrival times are unknown.
     """
 
@@ -54,6 +56,7 @@ class Arrivals:
         descriptor: The file descriptor to read. It is not closed.
 
     Attributes:
+        began_unix_nano: When reading began, in nanoseconds since the epoch.
         error: The error that ended the reading, or None.
     """
 
@@ -68,7 +71,7 @@ class Arrivals:
         self._stop = False
         # Measured before the thread starts: from here on, everything that arrives gets a real time stamp.
         self._waiting_bytes = min(_bytes_waiting(descriptor), BUFFER_BYTES)
-        self._began = self._clock.now()
+        self.began_unix_nano: int = self._clock.now()
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
         self._thread.start()
 
@@ -105,10 +108,10 @@ class Arrivals:
 
     def _run(self) -> None:
         try:
-            self._read_what_was_waiting()
-            while self._wait_for_room():
-                if not self._read_on():
-                    break
+            with short_switches():
+                self._read_what_was_waiting()
+                while self._wait_for_room() and self._read_on():
+                    pass
         except OSError as error:
             self.error = error
         finally:
@@ -126,18 +129,20 @@ class Arrivals:
                     break
                 content += data
         if content:
-            self._put(Block(bytes(content), self._began, was_waiting=True))
+            self._put(Block(bytes(content), self.began_unix_nano, was_waiting=True))
 
     def _read_on(self) -> bool:
         """Read one block if it arrives soon. Returns False at the end of the stream."""
         if not self._is_ready(_LOOK_UP_S):
             return True
+        # Before the read, after which this thread may have to wait for the interpreter.
+        now = self._clock.now()
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return True  # another process was faster
         if data:
-            self._put(Block(data, self._clock.now()))
+            self._put(Block(data, now))
         return bool(data)
 
     def _is_ready(self, timeout_s: float) -> bool:
@@ -154,6 +159,27 @@ class Arrivals:
         with self._changed:
             self._changed.wait_for(lambda: self._stop or self._held_bytes < BUFFER_BYTES)
             return not self._stop
+
+
+_early: dict[int, Arrivals] = {}
+
+
+def read_early(descriptor: int) -> None:
+    """Begin to read a descriptor, for whatever opens it later with `arrivals_at`."""
+    _early[descriptor] = Arrivals(descriptor)
+
+
+def arrivals_at(descriptor: int) -> Arrivals:
+    """Return what arrives at a descriptor, from when `read_early` began to read it or else from now on."""
+    return _early.pop(descriptor, None) or Arrivals(descriptor)
+
+
+def stop_early() -> None:
+    """Stop the reading that was begun early and never taken over."""
+    while _early:
+        _, arrivals = _early.popitem()
+        arrivals.stop()
+        arrivals.join()
 
 
 def _bytes_waiting(descriptor: int) -> int:

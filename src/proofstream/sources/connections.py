@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from proofstream.contracts import Feed
@@ -15,6 +16,7 @@ from proofstream.sources.arrivals import Block
 from proofstream.sources.lines import LineReader, LineResult, NumberedLine
 from proofstream.sources.routing import SessionRouter
 from proofstream.sources.shedding import BulkLines, LeftOut, find_kind
+from proofstream.sources.stamping import Stamped, Stamper
 from proofstream.wire import Decoded, Refusal
 
 # A stream may name this many sessions at once. There may be many connections, and each session takes memory.
@@ -49,7 +51,9 @@ class Connection:
         waiting_bytes: How many bytes wait to be decoded.
     """
 
-    def __init__(self, peer: socket.socket, source: str, feed: Feed, reader: LineReader, bulk: BulkLines) -> None:
+    def __init__(
+        self, peer: socket.socket, source: str, feed: Feed, reader: LineReader, bulk: BulkLines, *, connected_at: int
+    ) -> None:
         self.peer = peer
         self.source = source
         self.ending: tuple[str, str | None] | None = None
@@ -62,7 +66,8 @@ class Connection:
         )
         self._waiting: deque[Block | _Shed] = deque()
         self._head: bytes | None = b""
-        self._last_arrival: int | None = None
+        self._stamper = Stamper(connected_at)
+        self._last_arrival = connected_at
         self._open_proofs = 0
 
     # Reading
@@ -138,33 +143,36 @@ class Connection:
         if isinstance(first, Block):
             self._waiting.popleft()
             self.waiting_bytes -= len(first.data)
-            for whole in self._reader.split_bytes(first.data):
-                self._take_line(whole)
+            self._take_lines(self._reader.split_bytes(first.data))
         else:
-            for _ in range(min(_TURN_LINES, len(first.lines))):
-                line = first.lines.popleft()
-                self.waiting_bytes -= _size_of(line)
-                self._take_line(line)
+            lines = [first.lines.popleft() for _ in range(min(_TURN_LINES, len(first.lines)))]
+            self.waiting_bytes -= sum(map(_size_of, lines))
+            self._take_lines(lines)
             if not first.lines:
                 self._waiting.popleft()
         self._router.flush()
 
-    def _take_line(self, line: NumberedLine | LeftOut) -> None:
+    def _take_lines(self, lines: Iterable[NumberedLine | LeftOut]) -> None:
+        results = [result for result in map(self._result_of, lines) if result is not None]
+        items = [result for result in results if not isinstance(result, LeftOut)]
+        stamped = iter(self._stamper.stamp(items, self._last_arrival))
+        for result in results:
+            if isinstance(result, LeftOut):
+                self._router.leave_out(result, at=self._last_arrival)
+            else:
+                self._route(next(stamped))
+
+    def _result_of(self, line: NumberedLine | LeftOut) -> LineResult | LeftOut | None:
         if isinstance(line, NumberedLine) and line.given_up:
             line = self._bulk.recognise_line(line.text) or line
-        if isinstance(line, LeftOut):
-            self._router.leave_out(line, at=self._last_arrival)
-            return
-        item = self._reader.decode_line(line)
-        if item is not None:
-            self._route(item)
+        return line if isinstance(line, LeftOut) else self._reader.decode_line(line)
 
-    def _route(self, item: LineResult) -> None:
-        self._router.route_item(item, at=self._last_arrival)
-        if isinstance(item, Decoded):
-            if isinstance(item.event, ProofStart):
+    def _route(self, line: Stamped) -> None:
+        self._router.route_item(line.item, at=line.at, source=line.source)
+        if isinstance(line.item, Decoded):
+            if isinstance(line.item.event, ProofStart):
                 self._open_proofs += 1
-            elif isinstance(item.event, ProofComplete | ProofAborted):
+            elif isinstance(line.item.event, ProofComplete | ProofAborted):
                 self._open_proofs = max(0, self._open_proofs - 1)
 
     # Its place among the others
@@ -194,9 +202,9 @@ class Connection:
         if self._waiting:
             self._count_rest()
         elif outcome != "interrupted":
-            for item in self._reader.finish():
-                self._route(item)
-                if outcome == "ended" and isinstance(item, Refusal):
+            for line in self._stamper.stamp(self._reader.finish(), self._last_arrival):
+                self._route(line)
+                if outcome == "ended" and isinstance(line.item, Refusal):
                     outcome, reason = "lost", "the connection ended within a line"
         # A peer that sent nothing, such as a port scan, gets no session.
         self._router.close(outcome, reason, even_if_empty=even_if_empty)

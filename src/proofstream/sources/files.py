@@ -111,10 +111,10 @@ class FileSource:
             opened_at=None if found is None else max(0, found.begins_unix_nano),
             hold_refusals=True,
         )
-        timed = None if found is None else Reconstruction(found).timed
+        time_of = None if found is None else Reconstruction(found).time_of
         file.seek(begin)
         try:
-            outcome = self._read(feed, router, blocks(file, self._path, limit=size), timed)
+            outcome = self._read(feed, router, blocks(file, self._path, limit=size), time_of)
         except SourceError as error:
             router.close("lost", str(error))
             raise
@@ -136,7 +136,7 @@ class FileSource:
         router.close("lost", str(cut))
 
     def _read(
-        self, feed: Feed, router: SessionRouter, content: Iterable[bytes], timed: Callable[[Decoded], Decoded] | None
+        self, feed: Feed, router: SessionRouter, content: Iterable[bytes], time_of: Callable[[Decoded], int] | None
     ) -> str:
         """Deliver the file's content, as the second pass. Returns the session's outcome.
 
@@ -147,12 +147,12 @@ class FileSource:
         reader = LineReader(self._decoder, self._max_line_bytes)
         try:
             for block in content:
-                self._deliver(feed, router, reader.read_bytes(block), timed)
+                self._deliver(feed, router, reader.read_bytes(block), time_of)
                 if self._stopped(feed):
                     return "interrupted"
         except CutShort as broken_off:
             cut = broken_off
-        self._deliver(feed, router, reader.finish(cut_short=cut is not None), timed)
+        self._deliver(feed, router, reader.finish(cut_short=cut is not None), time_of)
         if self._stopped(feed):
             return "interrupted"
         if cut is not None:
@@ -160,18 +160,20 @@ class FileSource:
         return "ended"
 
     def _deliver(
-        self, feed: Feed, router: SessionRouter, items: Iterable[LineResult], timed: Callable[[Decoded], Decoded] | None
+        self, feed: Feed, router: SessionRouter, items: Iterable[LineResult], time_of: Callable[[Decoded], int] | None
     ) -> None:
         for item in items:
             if not isinstance(item, Decoded):
                 router.route_item(item)
                 continue
-            event = item if timed is None else timed(item)
-            if self._pacer is not None and event.time_unix_nano is not None:
-                self._wait_for(feed, router, self._pacer, event.time_unix_nano)
+            time_unix_nano = item.time_unix_nano
+            if time_unix_nano is None and time_of is not None:
+                time_unix_nano = time_of(item)
+            if self._pacer is not None and time_unix_nano is not None:
+                self._wait_for(feed, router, self._pacer, time_unix_nano)
             if self._stopped(feed):
                 return
-            router.route_item(event)
+            router.route_item(item, at=time_unix_nano)
         router.flush()
 
     def _wait_for(self, feed: Feed, router: SessionRouter, pacer: Pacer, time_unix_nano: int) -> None:

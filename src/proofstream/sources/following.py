@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,14 +15,21 @@ from proofstream.sources.arrivals import Clock
 from proofstream.sources.compression import READ_BYTES, blocks
 from proofstream.sources.files import open_file
 from proofstream.sources.lines import LineReader, LineResult
-from proofstream.sources.pacing import StopFlag
+from proofstream.sources.pacing import StopFlag, short_switches
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
+from proofstream.sources.stamping import Stamper
 from proofstream.wire import LineDecoder
 
-# Polling works on every file system, network mounts included; inotify would not.
-_POLL_S = 0.1
+# Polling works on every file system, network mounts included; inotify would not. A pause is short where lines follow
+# one another closely, and otherwise a hundredth of the silence so far, so that no stretch of time is off by more.
+_SHORTEST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.01
+_PART_OF_SILENCE = 0.01
+# How long the writer of a file may not know yet that another one took its name.
+_GRACE_S = 0.1
+_NS_PER_S = 1_000_000_000
 
 
 class FollowedFile:
@@ -37,6 +45,8 @@ class FollowedFile:
         self._max_line_bytes = request.max_line_bytes
         self._reader = LineReader(decoder, request.max_line_bytes)
         self._clock = Clock()
+        self._stamper = Stamper(self._clock.now())
+        self._heard_at = self._looked_at = self._clock.now()
         self._prior: Prior | None = None
         self._prior_bytes_left = 0
         self._stop = StopFlag()
@@ -54,9 +64,15 @@ class FollowedFile:
         file = self._open(feed)
         if file is None:
             return
-        router = SessionRouter(feed, source=str(self._path), time_source="arrival")
+        router = SessionRouter(
+            feed,
+            source=str(self._path),
+            time_source="arrival",
+            time_resolution_ns=int(_SHORTEST_PAUSE_S * _NS_PER_S),
+        )
         try:
-            self._follow(file, router, feed)
+            with short_switches():
+                self._follow(file, router, feed)
         except SourceError as error:
             router.close("lost", str(error))
             raise
@@ -78,7 +94,7 @@ class FollowedFile:
             file = self._open_if_there()
             if file is not None:
                 return file
-            self._stop.wait(_POLL_S)
+            self._stop.wait(_LONGEST_PAUSE_S)
         return None
 
     def _open_if_there(self) -> BinaryIO | None:
@@ -100,6 +116,7 @@ class FollowedFile:
 
     def _look_at_what_is_there(self, file: BinaryIO, feed: Feed) -> None:
         status = os.fstat(file.fileno())
+        self._stamper = Stamper(self._clock.now())
         found = scan(
             blocks(file, self._path, limit=status.st_size),
             self._decoder,
@@ -118,14 +135,12 @@ class FollowedFile:
     def _follow(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> None:
         try:
             while not self._is_stopped(feed):
-                # Asked before reading: an empty read after it means that the old file is finished.
-                replaced = self._is_replaced(file)
-                if self._read_on(file, router, feed):
+                if self._read_on(file, router):
                     continue
-                if replaced:
+                if self._silence_s() >= _GRACE_S and self._is_replaced(file):
                     # The writer may not have noticed the rotation yet and may still add to the old file.
-                    self._stop.wait(_POLL_S)
-                    if self._read_on(file, router, feed):
+                    self._stop.wait(_GRACE_S)
+                    if self._read_on(file, router):
                         continue
                     next_file = self._wait_for_file(feed)
                     if next_file is None:
@@ -137,34 +152,38 @@ class FollowedFile:
                     self._start_over(router)
                     file.seek(0)
                 else:
-                    self._stop.wait(_POLL_S)
+                    time.sleep(min(max(_SHORTEST_PAUSE_S, self._silence_s() * _PART_OF_SILENCE), _LONGEST_PAUSE_S))
         finally:
             file.close()
 
-    def _read_on(self, file: BinaryIO, router: SessionRouter, feed: Feed) -> bool:
+    def _read_on(self, file: BinaryIO, router: SessionRouter) -> bool:
         """Deliver one block. Returns False if there was none."""
+        # Before the read, after which this thread may have to wait for the interpreter.
+        now = self._clock.now()
         try:
             # Never across the end of the earlier lines: they are timed differently from those that follow.
             block = file.read(min(READ_BYTES, self._prior_bytes_left or READ_BYTES)) or b""
         except OSError as error:
             raise SourceError(f"cannot read {self._path}: {error.strerror}") from error
-        self._deliver(self._reader.read_bytes(block), router, feed)
-        if self._prior is not None:
-            self._prior_bytes_left -= len(block)
-            if self._prior_bytes_left <= 0:
-                self._end_prior(router)
+        if not block:
+            self._looked_at = now
+        else:
+            self._heard_at = now
+            self._deliver(self._reader.read_bytes(block), router)
+            if self._prior is not None:
+                self._prior_bytes_left -= len(block)
+                if self._prior_bytes_left <= 0:
+                    self._end_prior(router)
         return bool(block)
 
-    def _deliver(self, items: Iterable[LineResult], router: SessionRouter, feed: Feed) -> None:
-        now = self._clock.now()
-        for item in items:
-            if self._is_stopped(feed):
-                return
-            if self._prior is not None:
-                self._prior.route_item(item, router)
-            else:
-                router.route_item(item, at=now)
-        router.flush()
+    def _silence_s(self) -> float:
+        return (self._clock.now() - self._heard_at) / _NS_PER_S
+
+    def _deliver(self, items: Sequence[LineResult], router: SessionRouter) -> None:
+        if self._prior is not None:
+            self._prior.route_items(items, router)
+        else:
+            router.route_stamped(self._stamper.stamp(items, self._heard_at, absent_at=self._looked_at))
 
     def _end_prior(self, router: SessionRouter) -> None:
         if self._prior is not None:
@@ -173,9 +192,7 @@ class FollowedFile:
 
     def _start_over(self, router: SessionRouter) -> None:
         self._end_prior(router)
-        for item in self._reader.finish():
-            router.route_item(item, at=self._clock.now())
-        router.flush()
+        router.route_stamped(self._stamper.stamp(self._reader.finish(), self._clock.now()))
         self._reader = LineReader(self._decoder, self._max_line_bytes)
 
     def _is_replaced(self, file: BinaryIO) -> bool:

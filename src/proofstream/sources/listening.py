@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import selectors
 import socket
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from proofstream.sources.arrivals import Clock
 from proofstream.sources.complaints import Complaints
 from proofstream.sources.connections import Connection
 from proofstream.sources.lines import LineReader
+from proofstream.sources.pacing import short_switches
 from proofstream.sources.shedding import BulkLines
 
 MAX_CONNECTIONS = 1024
@@ -44,9 +44,6 @@ _FIRST_LINE_WITHIN_S = 1.0
 _SILENT_S = 60.0
 # How long a stop lets arrived bytes be decoded. The rest is only counted.
 _STOP_WITHIN_S = 0.3
-# The interpreter lets a thread that returns from a system call wait for this long while another one computes. With its
-# default of 5 ms, each read of each connection would wait that long for every busy plugin.
-_SWITCH_S = 0.0005
 
 
 class Server:
@@ -99,7 +96,7 @@ class Server:
     def serve(self) -> None:
         """Serve, then close everything."""
         self._listener.setblocking(False)
-        with self._selector, self._listener, _short_switches():
+        with self._selector, self._listener, short_switches():
             self._listen()
             looked_at = time.monotonic()
             while not self._is_done and not self._stopped():
@@ -182,7 +179,8 @@ class Server:
             return False
         peer.setblocking(False)
         source = f"{self._address} ({self._name_peer(name)})"
-        connection = Connection(peer, source, self._feed, self._make_reader(), self._bulk)
+        reader = self._make_reader()
+        connection = Connection(peer, source, self._feed, reader, self._bulk, connected_at=self._clock.now())
         self._connections[connection] = None
         self._selector.register(peer, selectors.EVENT_READ, connection)
         return True
@@ -310,13 +308,3 @@ def count_places() -> int:
     if files == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return min(MAX_CONNECTIONS, max(_FEWEST_CONNECTIONS, files - _OTHER_FILES))
-
-
-@contextmanager
-def _short_switches() -> Generator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _SWITCH_S))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

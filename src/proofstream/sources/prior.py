@@ -1,14 +1,16 @@
 """Handles lines that were written before reading began.
 
-Their arrival times are unknown, so they are reconstructed as for a file, and a log event says so.
+Their arrival times are unknown, so they are reconstructed as for a file. Each says so, and a log event says why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proofstream.envelopes import HOST
 from proofstream.events import Log, LogLevel
 from proofstream.sources.lines import LineResult
-from proofstream.sources.reconstruct import Reconstruction, Scan
+from proofstream.sources.reconstruct import RECONSTRUCTED, Reconstruction, Scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.wire import Decoded, Refusal, encode_event
 
@@ -25,15 +27,20 @@ class Prior:
         self._reconstruction = Reconstruction(found)
         self._lines = 0
 
-    def route_item(self, item: LineResult, router: SessionRouter) -> None:
-        """Hand one line to the router, with its own or a reconstructed time."""
+    def route_items(self, items: Iterable[LineResult], router: SessionRouter) -> None:
+        """Hand lines to the router, each with its own or a reconstructed time."""
+        for item in items:
+            self._route_item(item, router)
+        router.flush()
+
+    def _route_item(self, item: LineResult, router: SessionRouter) -> None:
         if isinstance(item, Refusal):
-            router.route_item(item, at=max(0, self._found.begins_unix_nano))
+            router.route_item(item, at=max(0, self._found.begins_unix_nano), source=RECONSTRUCTED)
         elif item.time_unix_nano is not None:
             router.route_item(item)
         else:
             self._lines += 1
-            router.route_item(item, at=self._reconstruction.time_of(item))
+            router.route_item(item, at=self._reconstruction.time_of(item), source=RECONSTRUCTED)
 
     def finish(self, router: SessionRouter) -> None:
         """Add a log event to their session that says how many times are reconstructed."""

@@ -1,8 +1,9 @@
 """Reconstructs times for a file of bare lines from the durations that the producer reported.
 
-Bare lines carry no time. The only durations in such a file are the `duration_ms` of end events, and the only known
+Bare lines carry no time. The only durations in such a file are those of end events, and the only known
 moment is the file's modification time. So the events are placed one after the other, each as long as it reports, and
-shifted so that the latest one falls on the modification time. The same file always gives the same times.
+shifted so that the latest one falls on the modification time. A proof may report more than its parts do, since much of
+its work has no events: it ends then as long after its start as it reports. The same file always gives the same times.
 
 Two passes are needed: where the first event lies is known only after all durations were added up.
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 from proofstream.errors import WireError
 from proofstream.events import (
@@ -20,6 +21,9 @@ from proofstream.events import (
     AggregatedBindingStart,
     LayerEnd,
     LayerStart,
+    PhaseEnd,
+    PhaseStart,
+    ProofAborted,
     ProofComplete,
     ProofEvent,
     ProofStart,
@@ -34,23 +38,65 @@ from proofstream.sources.stored import CutShort
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
 from proofstream.wire import Decoded, LineDecoder
 
-_NS_PER_MS = 1_000_000
+RECONSTRUCTED = "reconstructed"
+"""The source of times that follow from reported durations."""
+
+NS_PER_MS = 1_000_000
+# Proofs of one job whose layers have all ended, beside the latest one.
+_MAX_SET_ASIDE = 8
+# Jobs with something open. Beyond that, the one that was named first is forgotten.
+_MAX_JOBS = 4096
 _ID_HEX_DIGITS = 32
 # Lines of these kinds never advance the time. They are most of a stream, so the first pass skips decoding them.
-_TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":')
+_TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":', b'{"PhaseProgress":')
+
+
+class _Begun(NamedTuple):
+    """When an interval began, and how many events were placed before."""
+
+    start: int
+    ordinal: int
+
+
+@dataclass(slots=True)
+class _OpenProof:
+    begun: _Begun
+    num_layers: int
+    layers_ended: int = 0
+
+    @property
+    def walk_is_over(self) -> bool:
+        return 0 < self.num_layers <= self.layers_ended
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is open in one job: the starts of intervals by key, each a stack, and proofs, the latest one last."""
+
+    begun: dict[Hashable, list[_Begun]] = field(default_factory=dict[Hashable, list[_Begun]])
+    proofs: list[_OpenProof] = field(default_factory=list[_OpenProof])
 
 
 class Layout:
     """Places the events of one file on a time axis in nanoseconds that begins at 0.
 
     Times come from a cursor. An end event moves it to the latest end so far, so intervals that overlap keep their
-    starts and their own lengths, and the next event follows the last of them to end.
+    starts and their own lengths, and the next event follows the last of them to end. An end comes at least 1 ns after
+    its start.
+
+    Args:
+        lone_ends: Whether an end whose start is not known takes its duration, too.
+
+    Attributes:
+        began: If the event that was placed last ended an interval: how many were placed before the one that began it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lone_ends: bool = True) -> None:
+        self.began: int | None = None
+        self._lone_ends = lone_ends
         self._cursor = 0
-        # Start times of open intervals by job and key. A stack, since a weight may be opened again too early.
-        self._begun: dict[str | None, dict[Hashable, list[int]]] = {}
+        self._placed = 0
+        self._jobs: dict[str | None, _Job] = {}
 
     @property
     def total_ns(self) -> int:
@@ -59,69 +105,129 @@ class Layout:
 
     def place(self, decoded: Decoded) -> int:
         """Place the next event. Returns its time in nanoseconds from the beginning."""
+        self.began = None
         rule = self._RULES.get(type(decoded.event))
-        return self._cursor if rule is None else rule(self, decoded.job_id, decoded.event)
+        time = self._cursor if rule is None else rule(self, self._job(decoded), decoded.event)
+        self._placed += 1
+        return time
 
-    def _forget(self, job: str | None, event: ProofEvent) -> int:
-        del event
+    def _now(self) -> _Begun:
+        return _Begun(self._cursor, self._placed)
+
+    def _job(self, decoded: Decoded) -> _Job:
+        job = self._jobs.get(decoded.job_id)
+        if job is None:
+            job = _Job()
+            # The first pass does not see all rounds, so they must not decide which job is forgotten.
+            if not isinstance(decoded.event, SumcheckRound):
+                if len(self._jobs) >= _MAX_JOBS:
+                    del self._jobs[next(iter(self._jobs))]
+                self._jobs[decoded.job_id] = job
+        return job
+
+    def _proof_start(self, job: _Job, event: ProofEvent) -> int:
+        assert isinstance(event, ProofStart)
         # Layers whose end never came must not lend their start to the layers of the next proof.
-        self._begun.pop(job, None)
+        job.begun.clear()
+        # A stream without job ids may begin the next proof while an earlier one commits to its weights.
+        set_aside = [proof for proof in job.proofs if proof.walk_is_over][-_MAX_SET_ASIDE:]
+        job.proofs = [*set_aside, _OpenProof(self._now(), event.num_layers)]
         return self._cursor
 
-    def _layer_start(self, job: str | None, event: ProofEvent) -> int:
+    def _proof_complete(self, job: _Job, event: ProofEvent) -> int:
+        assert isinstance(event, ProofComplete)
+        fitting = [proof for proof in job.proofs if proof.layers_ended == event.num_layer_proofs]
+        over = [proof for proof in fitting if proof.walk_is_over]
+        for proof in (over or fitting or job.proofs)[-1:]:
+            self.began = proof.begun.ordinal
+            self._cursor = max(self._cursor, proof.begun.start + max(1, believed_ns(event)))
+            self._end_proof(job, proof)
+        return self._cursor
+
+    def _proof_aborted(self, job: _Job, event: ProofEvent) -> int:
+        del event
+        for proof in job.proofs[-1:]:
+            self._end_proof(job, proof)
+        return self._cursor
+
+    def _end_proof(self, job: _Job, ended: _OpenProof) -> None:
+        if ended is job.proofs[-1]:
+            job.begun.clear()
+        job.proofs = [proof for proof in job.proofs if proof is not ended]
+
+    def _layer_start(self, job: _Job, event: ProofEvent) -> int:
         # Replaces an earlier start: a layer index is open only once, and some layers never report their end.
-        self._begun.setdefault(job, {})[_key(event)] = [self._cursor]
+        job.begun[interval_key(event)] = [self._now()]
         return self._cursor
 
-    def _start(self, job: str | None, event: ProofEvent) -> int:
-        self._begun.setdefault(job, {}).setdefault(_key(event), []).append(self._cursor)
+    def _start(self, job: _Job, event: ProofEvent) -> int:
+        job.begun.setdefault(interval_key(event), []).append(self._now())
         return self._cursor
 
-    def _inside(self, job: str | None, event: ProofEvent) -> int:
+    def _inside(self, job: _Job, event: ProofEvent) -> int:
         # Producers emit rounds in a burst after the layer's work, so all of them get the start of the layer.
-        starts = self._begun.get(job, {}).get(_key(event))
-        return starts[-1] if starts else self._cursor
+        starts = job.begun.get(interval_key(event))
+        return starts[-1].start if starts else self._cursor
 
-    def _end(self, job: str | None, event: ProofEvent) -> int:
-        begun = self._begun.get(job, {})
-        starts = begun.get(_key(event))
-        start = starts.pop() if starts else self._cursor
-        if not starts:
-            begun.pop(_key(event), None)
-        end = start + _believed_ns(event)
+    def _layer_end(self, job: _Job, event: ProofEvent) -> int:
+        for proof in job.proofs[-1:]:
+            proof.layers_ended += 1
+        return self._end(job, event)
+
+    def _end(self, job: _Job, event: ProofEvent) -> int:
+        starts = job.begun.get(interval_key(event))
+        if starts is None:
+            end = self._cursor + (believed_ns(event) if self._lone_ends else 0)
+        else:
+            start, self.began = starts.pop()
+            end = start + max(1, believed_ns(event))
+            if isinstance(event, PhaseEnd) and event.duration_ns is None:
+                end = max(end, self._cursor)  # as long as what it held
+            if not starts:
+                del job.begun[interval_key(event)]
         self._cursor = max(self._cursor, end)
         return end
 
-    _RULES: ClassVar[dict[type[ProofEvent], Callable[[Layout, str | None, ProofEvent], int]]] = {
-        ProofStart: _forget,
-        ProofComplete: _forget,
+    _RULES: ClassVar[dict[type[ProofEvent], Callable[[Layout, _Job, ProofEvent], int]]] = {
+        ProofStart: _proof_start,
+        ProofComplete: _proof_complete,
+        ProofAborted: _proof_aborted,
         LayerStart: _layer_start,
         SumcheckRound: _inside,
-        LayerEnd: _end,
+        LayerEnd: _layer_end,
         WeightOpeningStart: _start,
         WeightOpeningEnd: _end,
         AggregatedBindingStart: _start,
         AggregatedBindingEnd: _end,
         StarkProofStart: _start,
         StarkProofEnd: _end,
+        PhaseStart: _start,
+        PhaseEnd: _end,
     }
 
 
-def _key(event: ProofEvent) -> Hashable:
+def interval_key(event: ProofEvent) -> Hashable:
+    """Return which interval of its job an event begins or ends, or lies in, if it is not a proof."""
     match event:
         case LayerStart(layer_idx=index) | LayerEnd(layer_idx=index) | SumcheckRound(layer_idx=index):
             return "layer", index
         case WeightOpeningStart(weight_node_id=node) | WeightOpeningEnd(weight_node_id=node):
             return "weight", node
+        case PhaseStart(name=name, phase=number) | PhaseEnd(name=name, phase=number):
+            return "phase", name if number is None else number
         case AggregatedBindingStart() | AggregatedBindingEnd():
             return "binding"
         case _:
             return "stark"
 
 
-def _believed_ns(event: ProofEvent) -> int:
-    assert isinstance(event, LayerEnd | WeightOpeningEnd | AggregatedBindingEnd | StarkProofEnd)
-    return event.duration_ms * _NS_PER_MS if event.duration_ms <= LONGEST_BELIEVABLE_MS else 0
+def believed_ns(event: ProofEvent) -> int:
+    """Return the duration that an end event reports, in nanoseconds; 0, the placeholder, if it cannot be true."""
+    if isinstance(event, PhaseEnd):
+        duration_ns = event.duration_ns or 0
+        return duration_ns if duration_ns <= LONGEST_BELIEVABLE_MS * NS_PER_MS else 0
+    assert isinstance(event, ProofComplete | LayerEnd | WeightOpeningEnd | AggregatedBindingEnd | StarkProofEnd)
+    return event.duration_ms * NS_PER_MS if event.duration_ms <= LONGEST_BELIEVABLE_MS else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,9 +337,3 @@ class Reconstruction:
         time = self._found.begins_unix_nano + self._layout.place(decoded)
         # Long durations may reach back before the epoch. If the file changed meanwhile, times may pass its end.
         return max(0, min(time, self._found.ends_unix_nano))
-
-    def timed(self, decoded: Decoded) -> Decoded:
-        """Return the event with a reconstructed time, or unchanged if it has its own."""
-        if decoded.time_unix_nano is not None:
-            return decoded
-        return decoded.at(self.time_of(decoded))

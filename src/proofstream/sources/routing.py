@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proofstream.contracts import Feed, SessionFeed
 from proofstream.events import GpuTelemetry, PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.sources.lines import LineResult
 from proofstream.sources.shedding import LeftOut
+from proofstream.sources.stamping import Stamped
 from proofstream.wire import Decoded, Refusal
 
 CHUNK = 256
@@ -27,6 +30,16 @@ class _Recorded:
     ended: bool = False
 
 
+class _Stamp(NamedTuple):
+    """The time of a line that has none of its own, and where it comes from if not from where the others come."""
+
+    at: int | None
+    source: str | None = None
+
+
+_NO_STAMP = _Stamp(None)
+
+
 class SessionRouter:
     """Delivers the events of one stream, in order, to the sessions that they belong to.
 
@@ -40,6 +53,7 @@ class SessionRouter:
         time_source: Where the bare lines' times come from, `arrival` or `reconstructed`.
         session_id: The own session's id. By default a new one.
         opened_at: When the own session began, in nanoseconds since the epoch. By default now.
+        time_resolution_ns: How far apart two times of arrival must lie to be told apart, or None.
         hold_refusals: Hold refused lines until the first event, so that they count in its session.
         max_sessions: How many sessions may be open that the stream's envelopes name. Beyond that, the one that was
             longest without an event is closed as lost.
@@ -55,6 +69,7 @@ class SessionRouter:
         time_source: str,
         session_id: str | None = None,
         opened_at: int | None = None,
+        time_resolution_ns: int | None = None,
         hold_refusals: bool = False,
         max_sessions: int = _MAX_SESSIONS,
         is_recording: bool = True,
@@ -64,6 +79,7 @@ class SessionRouter:
         self._time_source = time_source
         self._session_id = session_id
         self._opened_at = opened_at
+        self._time_resolution_ns = time_resolution_ns
         self._max_sessions = max_sessions
         self._is_recording = is_recording
         self._may_hold = _MAX_HELD_REFUSALS if hold_refusals else 0
@@ -73,6 +89,7 @@ class SessionRouter:
         self._recorded: dict[str, _Recorded] = {}
         self._current: SessionFeed | None = None
         self._last_time: int | None = None
+        self._last_source: str | None = None
         self._chunk: list[Decoded] = []
 
     @property
@@ -80,18 +97,20 @@ class SessionRouter:
         """True once a line has arrived that belongs to a session."""
         return self._current is not None
 
-    def route_item(self, item: LineResult, *, at: int | None = None) -> None:
+    def route_item(self, item: LineResult, *, at: int | None = None, source: str | None = None) -> None:
         """Route the result of the next line. It is delivered with the next `flush` at the latest.
 
         Args:
             item: The event or refusal.
             at: The time of a line that carries none, in nanoseconds since the epoch. By default when the host gets it.
+            source: Where that time comes from, if not from where the bare lines' times come.
         """
+        stamp = _Stamp(at, source)
         if isinstance(item, Refusal):
-            self._refuse(item, at)
+            self._refuse(item, stamp)
         elif not isinstance(item.event, PluginHealth) and not self._is_of_no_session(item):
             # Recorded plugin health describes the recorded run, not this one.
-            self._take_event(item, at)
+            self._take_event(item, stamp)
 
     def _is_of_no_session(self, item: Decoded) -> bool:
         """Return whether the item is machine telemetry that precedes every session."""
@@ -105,6 +124,12 @@ class SessionRouter:
         """Return whether lines that name this session, or None, can be left out: its first line opens it."""
         return session_id is None or session_id in self._recorded
 
+    def route_stamped(self, lines: Iterable[Stamped]) -> None:
+        """Route stamped lines, and deliver them."""
+        for line in lines:
+            self.route_item(line.item, at=line.at, source=line.source)
+        self.flush()
+
     def leave_out(self, left_out: LeftOut, *, at: int | None = None) -> None:
         """Count lines that were not decoded, in their place.
 
@@ -113,7 +138,8 @@ class SessionRouter:
             at: Their time, in nanoseconds since the epoch.
         """
         named = None if left_out.session_id is None else self._recorded.get(left_out.session_id)
-        session = named.session if named is not None else self._own or self._current or self._own_session(at=at)
+        session = named.session if named is not None else self._own or self._current
+        session = session or self._own_session(stamp=_Stamp(at))
         if session is not self._current:
             self._turn_to(session)
         self.flush()
@@ -142,26 +168,29 @@ class SessionRouter:
         if self._own is not None:
             self._own.close(outcome, reason)
 
-    def _refuse(self, refused: Refusal, at: int | None) -> None:
+    def _refuse(self, refused: Refusal, stamp: _Stamp) -> None:
         if self._current is None and len(self._held) < self._may_hold:
             self._held.append(refused)
             return
         self.flush()
         if self._current is None:
-            self._turn_to(self._own_session(at=at))
+            self._turn_to(self._own_session(stamp=stamp))
         assert self._current is not None
         self._current.refuse(refused)
 
-    def _take_event(self, item: Decoded, at: int | None) -> None:
-        session = self._session_of(item, at)
+    def _take_event(self, item: Decoded, stamp: _Stamp) -> None:
+        session = self._session_of(item, stamp)
         if session is not self._current:
             self._turn_to(session)
+        is_stamped = session is self._own and not self._own_has_times
         if item.time_unix_nano is not None:
-            self._last_time = item.time_unix_nano
-        elif self._last_time is not None and (session is not self._own or self._own_has_times):
-            item = item.at(self._last_time)
-        elif at is not None:
-            item = item.at(at)
+            if is_stamped and item.time_source is None:
+                item = item.at(item.time_unix_nano, "envelope")
+            self._last_time, self._last_source = item.time_unix_nano, item.time_source
+        elif self._last_time is not None and not is_stamped:
+            item = item.at(self._last_time, self._last_source)
+        elif stamp.at is not None:
+            item = item.at(stamp.at, stamp.source)
         self._chunk.append(item)
         if item.session_id in self._recorded:
             self._note_bounds(item.session_id, item.event)
@@ -175,25 +204,32 @@ class SessionRouter:
         for refused in held:
             session.refuse(refused)
 
-    def _session_of(self, item: Decoded, at: int | None) -> SessionFeed:
+    def _session_of(self, item: Decoded, stamp: _Stamp) -> SessionFeed:
         if self._current is not None and self._is_of_the_machine(item):
             return self._current
         if item.session_id is not None:
             return self._recorded_session(item.session_id, item.time_unix_nano)
         if self._own is None and self._current is not None:
             return self._current
-        return self._own_session(item.time_unix_nano, at=at)
+        return self._own_session(item.time_unix_nano, stamp=stamp)
 
-    def _own_session(self, first_time: int | None = None, *, at: int | None = None) -> SessionFeed:
+    def _own_session(self, first_time: int | None = None, *, stamp: _Stamp = _NO_STAMP) -> SessionFeed:
         if self._own is None:
             self.flush()
             self._own_has_times = first_time is not None and self._time_source == "arrival"
-            self._own = self._feed.open_session(
-                source=self._source,
-                time_source="envelope" if self._own_has_times else self._time_source,
-                session_id=self._session_id,
-                opened_at=first_time if self._own_has_times else (self._opened_at if at is None else at),
-            )
+            if self._own_has_times:
+                self._own = self._feed.open_session(
+                    source=self._source, time_source="envelope", session_id=self._session_id, opened_at=first_time
+                )
+            else:
+                self._own = self._feed.open_session(
+                    source=self._source,
+                    time_source=self._time_source,
+                    session_id=self._session_id,
+                    opened_at=self._opened_at if stamp.at is None else stamp.at,
+                    opened_time_source=stamp.source,
+                    time_resolution_ns=self._time_resolution_ns,
+                )
         return self._own
 
     def _recorded_session(self, session_id: str, first_time: int | None) -> SessionFeed:

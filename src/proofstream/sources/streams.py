@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
-from proofstream.sources.arrivals import Arrivals, Block
+from proofstream.sources.arrivals import Arrivals, Block, arrivals_at
 from proofstream.sources.compression import begins_compressed, may_begin_compressed
 from proofstream.sources.lines import LineReader
 from proofstream.sources.pacing import StopFlag
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
+from proofstream.sources.stamping import Stamper
 from proofstream.wire import LineDecoder
 
 _LOOK_UP_S = 0.2
@@ -89,15 +90,21 @@ def _deliver_all(
 ) -> bool:
     """Deliver until the stream ends. Returns False if it was stopped first."""
     reader = LineReader(settings.decoder, settings.max_line_bytes)
-    time_unix_nano: int | None = None
+    stamper = Stamper(arrivals.began_unix_nano)
+    time_unix_nano = arrivals.began_unix_nano
     while not stopped():
         block = begin.popleft() if begin else arrivals.next_block(_LOOK_UP_S)
         if block is not None:
             time_unix_nano = block.time_unix_nano
-            _deliver(block, reader, _prior(block, settings), router)
+            items = reader.read_bytes(block.data)
+            prior = _prior(block, settings)
+            if prior is None:
+                router.route_stamped(stamper.stamp(items, block.time_unix_nano))
+            else:
+                prior.route_items(items, router)
+                prior.finish(router)
         elif arrivals.has_ended:
-            for item in reader.finish():
-                router.route_item(item, at=time_unix_nano)
+            router.route_stamped(stamper.stamp(reader.finish(), time_unix_nano))
             return True
     return False
 
@@ -115,24 +122,13 @@ def _prior(block: Block, settings: StreamSettings) -> Prior | None:
     return None if found is None else Prior(found)
 
 
-def _deliver(block: Block, reader: LineReader, prior: Prior | None, router: SessionRouter) -> None:
-    for item in reader.read_bytes(block.data):
-        if prior is None:
-            router.route_item(item, at=block.time_unix_nano)
-        else:
-            prior.route_item(item, router)
-    if prior is not None:
-        prior.finish(router)
-    router.flush()
-
-
 class StdinSource:
     """Reads standard input from construction on: plugins may take longer to get ready than a layer takes to prove."""
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> None:
         self._settings = StreamSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
         self._stop = StopFlag()
-        self._arrivals = Arrivals(descriptor)
+        self._arrivals = arrivals_at(descriptor)
 
     def stop(self) -> None:
         """Make `run` return soon."""

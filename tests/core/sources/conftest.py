@@ -24,12 +24,22 @@ class FakeSession:
     """One session, with everything that a source delivered to it."""
 
     def __init__(
-        self, *, session_id: str, source: str, time_source: str, opened_at: int | None, recorded: bool
+        self,
+        *,
+        session_id: str,
+        source: str,
+        time_source: str,
+        opened_at: int | None,
+        opened_time_source: str | None,
+        time_resolution_ns: int | None,
+        recorded: bool,
     ) -> None:
         self.session_id = session_id
         self.source = source
         self.time_source = time_source
         self.opened_at = opened_at
+        self.opened_time_source = opened_time_source
+        self.time_resolution_ns = time_resolution_ns
         self.recorded = recorded
         self.decoded: list[Decoded] = []
         self.dropped: Counter[str] = Counter()
@@ -65,6 +75,11 @@ class FakeSession:
     def times(self) -> list[int | None]:
         return [d.time_unix_nano for d in self.decoded]
 
+    @property
+    def time_sources(self) -> list[str | None]:
+        """Where each event's time comes from, if not from where the session's times come."""
+        return [d.time_source for d in self.decoded]
+
 
 class FakeFeed:
     """A host that keeps everything."""
@@ -85,6 +100,8 @@ class FakeFeed:
         time_source: str,
         session_id: str | None = None,
         opened_at: int | None = None,
+        opened_time_source: str | None = None,
+        time_resolution_ns: int | None = None,
         recorded: bool = False,
     ) -> FakeSession:
         with self._lock:
@@ -93,6 +110,8 @@ class FakeFeed:
                 source=source,
                 time_source=time_source,
                 opened_at=opened_at,
+                opened_time_source=opened_time_source,
+                time_resolution_ns=time_resolution_ns,
                 recorded=recorded,
             )
             self.sessions.append(session)

@@ -78,6 +78,27 @@ def test_lines_of_a_slow_peer_are_delivered_one_by_one(uri: str, start: Any, eve
     eventually(lambda: running.feed.delivered == 4)
 
 
+def test_lines_that_arrive_at_once_are_apart_and_a_layer_takes_as_long_as_it_reports(
+    uri: str, start: Any, eventually: Any
+) -> None:
+    running = start(uri)
+    first = next(index for index, line in enumerate(LINES) if line.startswith(b'{"LayerEnd"')) + 1
+    last = next(index for index in range(first, len(LINES)) if LINES[index].startswith(b'{"LayerEnd"'))
+    lines = re.sub(rb'"duration_ms":\d+', b'"duration_ms":30', b"".join(LINES[first : last + 2])).splitlines(
+        keepends=True
+    )
+    with connect(running.address) as peer:
+        time.sleep(0.2)
+        peer.sendall(b"".join(lines))
+        eventually(lambda: running.feed.delivered == len(lines))
+    session = running.feed.only
+    assert sorted(set(session.times)) == session.times
+    begun, ended = (session.times[session.kinds.index(kind)] for kind in ("LayerStart", "LayerEnd"))
+    assert ended - begun == pytest.approx(30_000_000, abs=1000)
+    until = session.kinds.index("LayerEnd") + 1
+    assert session.time_sources == ["reconstructed"] * until + [None] * (len(lines) - until)
+
+
 def test_a_silent_peer_blocks_no_other_and_gets_no_session(uri: str, start: Any, eventually: Any) -> None:
     running = start(uri)
     with connect(running.address), connect(running.address) as talking:

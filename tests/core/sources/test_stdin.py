@@ -128,7 +128,9 @@ def test_earlier_lines_are_reconstructed_and_a_log_event_says_so_once(pipe: Pipe
     assert session.opened_at == first
     assert times[:3] == [first + 400 * NS_PER_MS] * 3
     assert earliest - NS_PER_MS <= times[0] <= latest + NS_PER_MS
-    assert times[3] == times[4] >= latest + 190 * NS_PER_MS
+    assert times[3] == times[4] - 1 >= latest + 190 * NS_PER_MS
+    assert (session.time_source, session.opened_time_source) == ("arrival", "reconstructed")
+    assert session.time_sources == ["reconstructed"] * 3 + [None] * 3
     assert [refused.line for refused in session.refusals] == [1]
 
 
@@ -151,6 +153,31 @@ def test_times_of_envelopes_without_a_session_are_their_own(pipe: Pipe, start: A
     running.join()
     session = running.feed.only
     assert (session.time_source, session.opened_at, session.times) == ("envelope", 7, [7])
+
+
+def test_a_time_that_came_with_its_line_says_so_among_times_of_arrival(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    log = b'{"Log":{"level":"Info","message":"x"}}'
+    pipe.write(log + b"\n" + b'{"v":1,"time_unix_nano":7,"event":' + log + b"}\n" + log + b"\n")
+    pipe.close_writer()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert session.time_source == "arrival"
+    assert session.time_sources == [None, "envelope", None]
+    assert session.times[0] < session.times[2]
+    assert session.times[1] == 7
+
+
+def test_a_bare_line_in_a_recording_has_the_time_of_the_line_before_it_and_its_source(pipe: Pipe, start: Any) -> None:
+    source = stdin(pipe)
+    recorded = RECORDED.replace(b'"session_id"', b'"time_source":"reconstructed","session_id"')
+    pipe.write(recorded + b'{"Log":{"level":"Info","message":"bare"}}\n')
+    pipe.close_writer()
+    running = start(source)
+    running.join()
+    session = running.feed.only
+    assert (session.times, session.time_sources) == ([7, 7], ["reconstructed"] * 2)
 
 
 def test_reading_ahead_is_bounded_and_the_writer_held_back(
