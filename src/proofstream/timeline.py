@@ -607,8 +607,11 @@ class Timeline:
         if self._session.open_intervals >= MAX_OPEN_INTERVALS:
             self._end_older_half(envelope, changes)
         self._session.open_intervals += 1
-        if interval.parent is not None and interval.parent.is_open:
-            interval.parent.enter(interval)
+        parent = interval.parent
+        if parent is not None and parent.is_open:
+            parent.enter(interval)
+        if isinstance(parent, Phase) and not isinstance(interval, Phase):
+            parent.holds_shown = True
         proof = interval.proof
         if proof is None or not proof.is_open:
             self._alone.add(interval)

@@ -208,6 +208,12 @@ class TestBounds:
 
         assert not teller.phases[0].is_summed
 
+    def test_a_short_one_with_a_layer_in_it_is_shown(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("walk"))
+        teller.tell(layer_start(0), layer_end(0), end("walk"), step=MS // 10)
+
+        assert not teller.phases[0].is_summed
+
     def test_sums_move_outwards_with_a_phase_that_is_summed_itself(self, teller: Teller) -> None:
         teller.tell(start("commit"))
         teller.tell(start("hash"), end("hash"), end("commit"), step=MS // 10)
