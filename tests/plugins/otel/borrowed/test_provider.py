@@ -163,7 +163,7 @@ def test_what_is_open_at_the_end_is_ended(kit: Any) -> None:
     ended = {span.name: span.status.description for span in exporter.get_finished_spans()}
     assert ended == {
         "layer MatMul": "the session was interrupted: proofstream stopped",
-        "proof": "the session was interrupted: proofstream stopped (last layer 0, MatMul)",
+        "proof": "the session was interrupted: proofstream stopped; in layer 0 MatMul",
         "session": None,
     }
 

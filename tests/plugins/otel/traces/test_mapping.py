@@ -15,7 +15,7 @@ from proofstream.testing import envelopes
 from proofstream_otel.settings import Settings
 from proofstream_otel.traces.mapping import SpanMapper
 from proofstream_otel.traces.parents import Parents
-from proofstream_otel.values.spans import Parent, SpanValues, StartedRoot
+from proofstream_otel.values.spans import Parent, SpanRef, SpanValues
 
 LAYERS = st.integers(0, 2)
 SHAPE = (1, 1)
@@ -24,19 +24,22 @@ SHAPE = (1, 1)
 class KeepingWriter:
     """A writer that samples all spans and keeps them."""
 
+    keeps_ids = True
+
     def __init__(self) -> None:
         self.started: list[str] = []
         self.ended: list[SpanValues] = []
 
-    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
+    def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
         """Keep the id."""
         assert span.is_root
         self.started.append(span.span_id)
-        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
+        return SpanRef(span.trace_id, span.span_id, sampled=True)
 
-    def end_span(self, span: SpanValues) -> None:
+    def end_span(self, span: SpanValues) -> SpanRef:
         """Keep the span."""
         self.ended.append(span)
+        return SpanRef(span.trace_id, span.span_id, sampled=span.sampled)
 
 
 def layer_start(layer_idx: int) -> ps.LayerStart:
