@@ -351,7 +351,7 @@ class Phase(Interval):
         is_summed: Whether it is one of those that are not shown one by one, but summed up in the interval around it:
             shorter than a millisecond, or beyond the bound of a proof. Known when it ends.
         phases_shown: Of an outermost phase outside of any open proof: how many phases in it are shown one by one.
-        holds_shown: Whether something directly inside it is shown, as all layers are, so that it has to be shown itself.
+        holds_shown: Whether it has to be shown because something directly inside it is, as all layers are.
     """
 
     __slots__ = (

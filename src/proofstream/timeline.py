@@ -140,10 +140,12 @@ class Timeline:
 
     Attributes:
         proof: The open proof that the job's events belong to, or None.
+        completed: The proof of the job that completed last, or None. Phases that follow belong to it.
     """
 
-    def __init__(self, session: OfSession, job_id: str | None) -> None:
+    def __init__(self, session: OfSession, job_id: str | None, completed: Proof | None = None) -> None:
         self.proof: Proof | None = None
+        self.completed: Proof | None = completed
         self._session = session
         self._job_id = job_id
         self._pending: list[Envelope] = []
@@ -152,7 +154,6 @@ class Timeline:
         self._aside: list[Proof] = []
         self._runs_at_once = False
         self._interrupted = 0
-        self._completed: Proof | None = None
 
     @classmethod
     def knows(cls, event_type: type[ProofEvent]) -> bool:
@@ -290,7 +291,7 @@ class Timeline:
         chosen = equal[0 if self._runs_at_once else -1]
         for proof in equal if len(equal) > 1 else []:
             proof.end_ambiguous = True
-        completed = self._completed
+        completed = self.completed
         self._runs_at_once |= completed is not None and completed.proof_ordinal > chosen.proof_ordinal
         return chosen
 
@@ -340,7 +341,7 @@ class Timeline:
         else:
             self._aside.remove(proof)
         if proof.end_seen:
-            self._completed = proof
+            self.completed = proof
         changes.append(Closed(proof, envelope))
 
     def _outlive(self, proof: Proof, phase: Phase) -> None:
@@ -483,7 +484,7 @@ class Timeline:
         layer = self.proof.open_layers.get(layer_idx) if self.proof is not None and layer_idx is not None else None
         if layer is not None and (innermost is None or innermost.layer is not layer):
             return layer
-        return innermost or self.proof or self._completed
+        return innermost or self.proof or self.completed
 
     def _open_phase(
         self,
