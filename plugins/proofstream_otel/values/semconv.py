@@ -201,6 +201,7 @@ class Label:
     BACKEND: Final = "proofstream.proof.backend"
     OUTCOME: Final = "proofstream.proof.outcome"
     PHASE: Final = "proofstream.proof.phase"
+    PHASE_NAME: Final = "proofstream.phase.name"
     SLOT: Final = "proofstream.slot"
     LAYER_KIND: Final = "proofstream.layer.kind"
     PROOF_KIND: Final = "proofstream.layer.proof_kind"
@@ -326,6 +327,28 @@ class Metrics:
         (*_SLOT, Label.PHASE),
         "Time since the last event of each running proof.",
         True,
+    )
+    PROOF_LONGEST_SILENCE: Final = Metric(
+        "proofstream.proof.longest_silence",
+        "s",
+        Instrument.GAUGE,
+        (*_PROOF, Label.PHASE),
+        "Longest time without an event in the proof that completed last.",
+        True,
+    )
+    PROOF_PHASE_DURATION: Final = Metric(
+        "proofstream.proof.phase.duration",
+        "s",
+        Instrument.HISTOGRAM,
+        (*_ENDED, Label.PHASE),
+        "How long proofs took before, in and after their layers.",
+    )
+    PHASE_DURATION: Final = Metric(
+        "proofstream.phase.duration",
+        "s",
+        Instrument.HISTOGRAM,
+        (*_PROOF, Label.PHASE_NAME),
+        "How long the phases took that the user has chosen.",
     )
 
     LAYER_DURATION: Final = Metric(

@@ -19,7 +19,8 @@ from proofstream_otel import OtelPlugin
 from proofstream_otel.metrics.gpus import GpuMetrics
 from proofstream_otel.metrics.meter import MAX_SERIES
 from proofstream_otel.metrics.own_meter import OwnMeter
-from proofstream_otel.metrics.proofs import Phase, ProofMetrics, phase_of
+from proofstream_otel.metrics.proofs import ProofMetrics
+from proofstream_otel.metrics.running import Stage, stage_of
 from proofstream_otel.values import semconv
 from proofstream_otel.values.metric_points import MetricPoints, NumberPoint
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Label, Metrics
@@ -134,6 +135,8 @@ def everything(kit: Any) -> list[ps.ProofEvent | ps.Decoded]:
         ps.AggregatedBindingEnd(duration_ms=1, estimated_calldata_felts=1234),
         ps.StarkProofStart(num_activation_layers=1, num_add_layers=0, num_layernorm_layers=0),
         ps.StarkProofEnd(duration_ms=1),
+        ps.PhaseStart(name="commit"),
+        ps.PhaseEnd(name="commit"),
         kit.proof_complete(),
         kit.proof_start(),
         ps.Log(level=ps.LogLevel.Warn, message="lagged 5 events"),
@@ -146,7 +149,7 @@ def everything(kit: Any) -> list[ps.ProofEvent | ps.Decoded]:
 def seen(kit: Any, tmp_path: Path) -> list[Any]:
     """The points of a run that fills every metric: with a proof that runs, one that ended, and trouble."""
     (tmp_path / "one").mkdir()
-    settings = {"file": str(tmp_path / "one"), "metric_interval_s": 0.1}
+    settings = {"file": str(tmp_path / "one"), "metric_interval_s": 0.1, "phase_metrics": ["commit"]}
     host = InlineHost(OtelPlugin(), settings, live=True)
     host.feed(at_host(health(), ps.EventsLost(where="intake", counts={"Log": 2})))
     host.feed(at_host(health(status="failed", dropped={"Log": 3}), gpu(), STATE_COST, STATE_MOVED))
@@ -193,9 +196,9 @@ def test_every_metric_of_the_table_is_exported_as_the_table_says(kit: Any, seen:
 def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     complete, aborted = (*PROVER, "complete"), (*PROVER, "aborted")
     assert values(kit, seen, Metrics.PROOFS) == {complete: 1, aborted: 2}
-    assert values(kit, seen, Metrics.PROOF_DURATION)[complete] == pytest.approx(13.0)
-    assert values(kit, seen, Metrics.PROOF_LAST_DURATION)[complete] == pytest.approx(13.0)
-    assert values(kit, seen, Metrics.PROOF_LAST_END)[complete] == pytest.approx(START_UNIX_NANO / S + 14)
+    assert values(kit, seen, Metrics.PROOF_DURATION)[complete] == pytest.approx(15.0)
+    assert values(kit, seen, Metrics.PROOF_LAST_DURATION)[complete] == pytest.approx(15.0)
+    assert values(kit, seen, Metrics.PROOF_LAST_END)[complete] == pytest.approx(START_UNIX_NANO / S + 16)
     assert values(kit, seen, Metrics.LAYER_DURATION) == pytest.approx(
         {("MatMul", "Sumcheck", *PROVER): 4.001}  # four seconds, and a millisecond in the other session
     )
@@ -204,6 +207,7 @@ def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     assert values(kit, seen, Metrics.WEIGHT_BINDING_DURATION) == {PROVER: pytest.approx(1.0)}
     assert values(kit, seen, Metrics.WEIGHT_BINDING_CALLDATA) == {PROVER: 1234}
     assert values(kit, seen, Metrics.STARK_DURATION) == {PROVER: pytest.approx(1.0)}
+    assert values(kit, seen, Metrics.PHASE_DURATION) == {("commit", *PROVER): pytest.approx(1.0)}
 
 
 def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
@@ -213,8 +217,8 @@ def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     assert values(kit, seen, Metrics.PROOF_LAYERS_CLOSED) == {(*PROVER, "0"): 1}
     assert 0.1 < values(kit, seen, Metrics.PROOF_ELAPSED)[*PROVER, "0"] < 30
     silence = values(kit, seen, Metrics.PROOF_SILENCE)
-    assert set(silence) == {(*PROVER[:1], "mlp", "between", "0")}
-    assert 0.1 < silence[PROVER[0], "mlp", "between", "0"] < 30
+    assert set(silence) == {(*PROVER[:1], "mlp", "between_layers", "0")}
+    assert 0.1 < silence[PROVER[0], "mlp", "between_layers", "0"] < 30
     counts = [p.value for p in seen if p.name == Metrics.PROOFS_RUNNING.name]
     assert counts == [1, 0]
 
@@ -425,7 +429,7 @@ class TestSlots:
             follower.feed(envelopes([], session_id=name)[1:])
         assert self.slots(meter) == {}
         live = names_of(meter.collect()) & {metric.name for metric in METRICS if metric.is_live}
-        assert live == {Metrics.PROOFS_RUNNING.name}
+        assert live == {Metrics.PROOFS_RUNNING.name, Metrics.PROOF_LONGEST_SILENCE.name}
 
     @given(st.lists(st.integers(0, 4), max_size=30))
     def test_the_lowest_free_slot_is_always_taken(self, turns: list[int]) -> None:
@@ -455,13 +459,13 @@ class TestSlots:
         items = envelopes([kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_end(2), kit.proof_complete()])
         follower.feed(items[:2])
         now[0] = 40.0
-        assert silence() == [(Phase.BEFORE_LAYERS, 40.0)]
+        assert silence() == [(Stage.BEFORE_LAYERS, 40.0)]
         follower.feed(items[2:3])
         now[0] = 47.0
-        assert silence() == [(Phase.LAYERS, 7.0)]
+        assert silence() == [(Stage.LAYERS, 7.0)]
         follower.feed(items[3:4])
         now[0] = 50.0
-        assert silence() == [(Phase.BETWEEN, 3.0)]
+        assert silence() == [(Stage.BETWEEN_LAYERS, 3.0)]
         follower.feed(items[4:])
         assert silence() == []
 
@@ -470,7 +474,7 @@ class TestSlots:
         items = [kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_start(1), kit.layer_end(1)]
         follower.feed(envelopes(items, close=False))
         (proof,) = follower.timelines.open_proofs
-        assert phase_of(proof) == Phase.BETWEEN
+        assert stage_of(proof) == Stage.BETWEEN_LAYERS
 
 
 class Follower:

@@ -14,8 +14,16 @@ from proofstream_otel.values import semconv
 from proofstream_otel.values.safe import DIGITS
 
 PAGE = Path(__file__).parents[4] / "docs" / "semantic-conventions.md"
-TYPES = {"string", "bool", "int", "double", "int[]", "string[]"}
-PYTHON_TYPES = {"string": str, "bool": bool, "int": int, "double": float, "int[]": list, "string[]": list}
+TYPES = {"string", "bool", "int", "double", "int[]", "double[]", "string[]"}
+PYTHON_TYPES = {
+    "string": str,
+    "bool": bool,
+    "int": int,
+    "double": float,
+    "int[]": list,
+    "double[]": list,
+    "string[]": list,
+}
 
 
 def names(owner: type) -> set[str]:
