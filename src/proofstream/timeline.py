@@ -587,6 +587,7 @@ class Timeline:
     ) -> Interval:
         start_unix_nano, source = start
         seen = source not in (REPORTED, UNSEEN)
+        parent = _around(proof)
         interval = Interval(
             kind=kind,
             session_id=self._session.session_id,
@@ -594,9 +595,9 @@ class Timeline:
             ordinal=self._session.next_ordinal(),
             key=key,
             proof=proof,
-            parent=_around(proof),
+            parent=parent,
             opened=envelope if seen else None,
-            start_unix_nano=max(0 if proof is None else proof.start_unix_nano, start_unix_nano),
+            start_unix_nano=max(0 if parent is None else parent.start_unix_nano, start_unix_nano),
             start_source=source,
         )
         if seen:
