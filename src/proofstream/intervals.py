@@ -571,12 +571,12 @@ class Proof(Interval):
 
     @property
     def stage(self) -> str | None:
-        """Where it is, or where it ended: `before_layers`, `layers` or `after_layers`; None if it has no layers."""
+        """Where it is, or where it ended: `before_layers`, `layers` or `after_layers`; None if it told of no layers."""
         if self.walk_is_over:
             return "after_layers"
         if self._walk_began is not None:
             return "layers"
-        return "before_layers" if self.num_layers else None
+        return "before_layers" if self.num_layers and not self.end_seen else None
 
     @property
     def stages(self) -> list[Stage]:

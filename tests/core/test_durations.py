@@ -91,6 +91,13 @@ class TestStages:
 
         assert stages(teller.proofs[0])[-1] == ("after_layers", 50, "measured")
 
+    def test_a_proof_that_completed_without_a_word_of_its_layers_has_none(self, teller: Teller) -> None:
+        teller.tell(proof_start(2))
+        assert teller.proofs[0].stage == "before_layers"
+        teller.tell(proof_complete())
+
+        assert (teller.proofs[0].stage, stages(teller.proofs[0])) == (None, [])
+
     def test_a_proof_without_layers_has_none(self, teller: Teller) -> None:
         teller.tell(proof_start(0), log(), proof_complete())
 
