@@ -469,6 +469,49 @@ class TestSlots:
         follower.feed(items[4:])
         assert silence() == []
 
+    def test_the_longest_silence_of_a_complete_proof_is_kept_by_phase(self, kit: Any) -> None:
+        now = [0.0]
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True, clock=lambda: now[0]))
+
+        def hear(after_s: float, *items: ps.Envelope) -> None:
+            now[0] += after_s
+            follower.feed(list(items))
+            follower.metrics.flush()
+
+        def kept() -> dict[Any, Any]:
+            points = points_of(meter.collect(), Metrics.PROOF_LONGEST_SILENCE)
+            return {point.attributes[Label.PHASE]: point.value for point in points}
+
+        start, layer, end = kit.proof_start(num_layers=1), kit.layer_start(), kit.layer_end()
+        items = envelopes([start, layer, kit.sumcheck_round(), end, kit.proof_complete(), start, layer])
+        for after_s, item in zip((0, 0, 8, 2, 25), items, strict=False):
+            hear(after_s, item)
+        assert kept() == {}
+        hear(21, items[5])
+        expected = {Stage.BEFORE_LAYERS: 8, Stage.LAYERS: 25, Stage.AFTER_LAYERS: 21}
+        assert kept() == expected
+        hear(1, items[6])
+        hear(4000, items[7])
+        hear(4000, items[8])  # the session ends: a proof that hung and died is no measure
+        assert kept() == expected
+
+    def test_a_proof_is_alive_in_those_that_it_has_started(self, kit: Any) -> None:
+        now = [0.0]
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True, clock=lambda: now[0]))
+        outer = kit.of_job("outer", kit.proof_start())
+        inner = kit.of_job("inner", kit.proof_start(), kit.layer_start(), inside="outer")
+        items = envelopes([*outer, *inner], close=False)
+        follower.feed(items[:3])
+        follower.metrics.flush()
+        now[0] = 40.0
+        follower.feed(items[3:])
+        follower.metrics.flush()
+        now[0] = 41.0
+        silences = {point.value for point in points_of(meter.collect(), Metrics.PROOF_SILENCE)}
+        assert silences == {1.0}
+
     def test_a_layer_without_an_end_does_not_stay_open_forever(self, kit: Any) -> None:
         follower = Follower(ProofMetrics(OwnMeter(), live=True))
         items = [kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_start(1), kit.layer_end(1)]

@@ -25,19 +25,6 @@ def end(name: str, number: int | None = None, **fields: Any) -> ps.PhaseEnd:
     return ps.PhaseEnd(name=name, phase=number, **fields)
 
 
-def of_job(job_id: str, *events: ps.ProofEvent, inside: str | None = None) -> list[ps.Decoded]:
-    """Events of a job; `inside` is the job that its proof was started in."""
-    return [
-        ps.Decoded(
-            event=event,
-            raw=ps.encode_event(event),
-            job_id=job_id,
-            parent_job_id=inside if isinstance(event, ps.ProofStart) else None,
-        )
-        for event in events
-    ]
-
-
 def export(kit: Any, folder: Path, items: list[Any], *, step_ns: int = 2 * MS, **config: Any) -> list[Any]:
     """Export a session's events to a file; its spans, which hang together."""
     host = InlineHost(OtelPlugin(), {"file": str(folder), **config})
@@ -157,7 +144,7 @@ def test_after_its_proof_it_is_in_the_proofs_trace(kit: Any, tmp_path: Path, job
         end("commit"),
         end("attention proof"),
     ]
-    spans = export(kit, tmp_path, events if job is None else of_job(job, *events))
+    spans = export(kit, tmp_path, events if job is None else kit.of_job(job, *events))
     proof, attention = named(spans, "proof"), named(spans, "phase attention proof")
     assert (tree(spans)["phase attention proof"], tree(spans)["phase commit"]) == ("proof", "phase attention proof")
     assert attention.trace_id == proof.trace_id
@@ -262,13 +249,13 @@ class TestNestedProofs:
         """An outer proof with two inner ones, which outlive each other."""
         inner, layer = kit.proof_complete(), [kit.layer_start(), kit.layer_end()]
         return [
-            *of_job("outer", kit.proof_start(num_layers=1)),
-            *of_job("one", kit.proof_start(num_layers=1), inside="outer"),
-            *of_job("two", kit.proof_start(num_layers=1), inside="one"),
-            *of_job("two", *layer),
-            *of_job("one", *layer, inner),
-            *of_job("two", inner),
-            *of_job("outer", *layer, inner),
+            *kit.of_job("outer", kit.proof_start(num_layers=1)),
+            *kit.of_job("one", kit.proof_start(num_layers=1), inside="outer"),
+            *kit.of_job("two", kit.proof_start(num_layers=1), inside="one"),
+            *kit.of_job("two", *layer),
+            *kit.of_job("one", *layer, inner),
+            *kit.of_job("two", inner),
+            *kit.of_job("outer", *layer, inner),
         ]
 
     def test_it_is_below_the_outer_one_in_its_trace(self, kit: Any, tmp_path: Path) -> None:
