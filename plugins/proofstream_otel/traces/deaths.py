@@ -20,7 +20,7 @@ def abort_of(interval: Interval) -> dict[str, Any]:
     if isinstance(interval, Proof):
         layer = interval.aborted_layer
         found[Attr.ABORTED_PHASE] = interval.stage
-        found[Attr.ABORTED_SILENCE] = None if interval.silent_ns is None else interval.silent_ns / _NS_PER_S
+        found[Attr.ABORTED_SILENCE] = interval.silent_ns / _NS_PER_S if interval.silent_ns else None
         if layer is not None:
             found[Attr.ABORTED_LAYER] = layer.key
             found[Attr.ABORTED_LAYER_KIND] = layer.layer_kind
