@@ -93,10 +93,13 @@ class TestStages:
 
     def test_a_proof_that_completed_without_a_word_of_its_layers_has_none(self, teller: Teller) -> None:
         teller.tell(proof_start(2))
-        assert teller.proofs[0].stage == "before_layers"
+        (proof,) = teller.proofs
+        told = [proof.stage]
         teller.tell(proof_complete())
+        told.append(proof.stage)
 
-        assert (teller.proofs[0].stage, stages(teller.proofs[0])) == (None, [])
+        assert told == ["before_layers", None]
+        assert stages(proof) == []
 
     def test_a_proof_without_layers_has_none(self, teller: Teller) -> None:
         teller.tell(proof_start(0), log(), proof_complete())

@@ -24,7 +24,7 @@ def replay(kit: Any, folder: Path, lines: Iterable[bytes]) -> tuple[list[Any], l
     folder.mkdir(exist_ok=True)
     file = folder / "recording.jsonl"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
-    os.utime(file, ns=(1_796_067_700_000_000_000,) * 2)
+    os.utime(file, (1_796_067_700, 1_796_067_700))
     out = folder / "otlp"
     host = PluginHost("otel", config={"otel": {"file": str(out)}}, live=False)
     host.feed(file)
