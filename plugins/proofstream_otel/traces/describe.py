@@ -44,8 +44,8 @@ from proofstream_otel.values.semconv import Attr, EventName, state_program_bytes
 _PROGRAM = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _BODY_BYTES = 4096
 _NS_PER_S = 1e9
-_KNOWN = frozenset({"measured", "reported", "derived"})
-"""The durations that are what their span shows: not those of which only a bound is known, or nothing."""
+_KNOWN = frozenset({"measured", "derived"})
+"""The durations that are as long as their spans."""
 
 
 def start_of(interval: Interval) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def edges_of(interval: Interval, time_source: str) -> dict[str, Any]:
 
 
 def self_time_of(interval: Interval) -> dict[str, Any]:
-    """Return the time in which nothing inside an interval was open, if its duration is known."""
+    """Return the time in which nothing inside an interval was open, if its events have times."""
     known = interval.duration_source in _KNOWN and interval.self_ns is not None
     return {Attr.SELF_TIME: (interval.self_ns or 0) / _NS_PER_S if known else None}
 

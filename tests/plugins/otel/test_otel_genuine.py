@@ -126,6 +126,7 @@ def test_a_reported_duration_is_the_duration(kit: Any, tmp_path: Path) -> None:
     (proof,) = proofs_of(spans)
     assert proof.attributes["proofstream.duration.source"] == "reported"
     assert proof.attributes["proofstream.proof.reported_duration_ms"] == 1717
+    assert "proofstream.self_time" not in proof.attributes, "it was not observed"
 
 
 def killed_in_the_commitments(name: str) -> list[bytes]:
