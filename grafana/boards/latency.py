@@ -33,7 +33,7 @@ from boards.layers import layers, parts
 PROOF = "proofstream_proof_duration_seconds"
 RUNNING_NAME = f"{PROOF_NAME}, slot {{{{proofstream_slot}}}}"
 TO_PROOFS = traces("Traces of proofs", "proof")
-SILENT = ((None, "green"), (60.0, "yellow"), (300.0, "red"))
+PHASE = "proofstream_proof_phase"
 
 
 def latency() -> Dashboard:
@@ -57,6 +57,7 @@ def latency() -> Dashboard:
     )
     row(made, "Running now", *_running())
     row(made, "How long proofs take", *_durations())
+    row(made, "What proofs spend their time on", *_stages())
     row(made, "Which layers are slow", *layers())
     row(made, "Weights, STARK proofs and rounds", *parts())
     row(made, "Proofs that were aborted", *_aborted())
@@ -95,10 +96,10 @@ def _running() -> list[Any]:
         lines(
             About(
                 title="Seconds since the last event",
-                text="Silence of each running proof, by phase. A long silence in `layers` means that the proof is "
-                "stuck. Silence is normal in `before_layers` (the forward pass) and `between` (after the last layer).",
+                text="Silence of each running proof, by phase. Compare it with the longest silence of the "
+                "last proof. Silence is normal in `before_layers` (the forward pass) and "
+                "`after_layers` (commitments).",
                 unit="s",
-                steps=SILENT,
                 link=TO_PROOFS,
             ),
             Query(
@@ -106,12 +107,27 @@ def _running() -> list[Any]:
                 legend=f"{RUNNING_NAME}: {{{{proofstream_proof_phase}}}}",
             ),
         ),
+        bars(
+            About(
+                title="Longest silence of the last proof",
+                text="Longest time without an event in the proof that completed last, by phase. More than three times "
+                "the longest of the last day fires ProofStuck.",
+                unit="s",
+                width=8,
+                height=6,
+            ),
+            Query(
+                expr=f"max by ({BY_PROOF}, {PHASE}) (proofstream_proof_longest_silence_seconds{{{WHO}}})",
+                legend=f"{PROOF_NAME}: {{{{{PHASE}}}}}",
+                once=True,
+            ),
+        ),
         rows(
             About(
                 title="Running proofs",
                 text="Time and progress of each running proof.",
                 unit="short",
-                width=24,
+                width=16,
                 height=6,
             ),
             ("Time so far", "s", now("proofstream_proof_elapsed_seconds")),
@@ -234,6 +250,43 @@ def _durations() -> list[Any]:
     ]
 
 
+def _stages() -> list[Any]:
+    stage, phase = "proofstream_proof_phase_duration_seconds", "proofstream_phase_duration_seconds"
+    complete = f'{WHO}, proofstream_proof_outcome="complete"'
+    name = "proofstream_phase_name"
+    return [
+        lines(
+            About(
+                title="Time before, in and after the layers",
+                text="Total time of complete proofs in each phase, over the window before each point.",
+                unit="s",
+            ),
+            Query(expr=f"sum by ({PHASE}) (increase({stage}_sum{{{complete}}}[$window]))", legend=f"{{{{{PHASE}}}}}"),
+            stacked=True,
+        ),
+        lines(
+            About(
+                title="Duration of each phase, p95",
+                text="In one of twenty complete proofs the phase took longer than this, over the window before each "
+                "point. Click a dot to open the proof's trace.",
+                unit="s",
+                link=TO_PROOFS,
+            ),
+            Query(expr=quantile(0.95, stage, complete, PHASE), legend=f"{{{{{PHASE}}}}}", exemplars=True),
+        ),
+        lines(
+            About(
+                title="Duration of the producer's own phases, p95",
+                text="One of twenty took longer than this, over the window before each point. Shows the phases that "
+                "otel.phase_metrics names.",
+                unit="s",
+                width=24,
+            ),
+            Query(expr=quantile(0.95, phase, WHO, name), legend=f"{{{{{name}}}}}", exemplars=True),
+        ),
+    ]
+
+
 def _aborted() -> list[Any]:
     ended = f"proofstream_proofs_total{{{WHO}}}"
     aborted = f'proofstream_proofs_total{{{WHO}, proofstream_proof_outcome="aborted"}}'
@@ -243,7 +296,7 @@ def _aborted() -> list[Any]:
             About(
                 title="Aborted share",
                 text="Share of aborted proofs among those that ended in the time range. The span of an aborted proof "
-                "has the status ERROR, the reason and the last layer.",
+                "has the status ERROR, the reason, and where it died.",
                 unit="percentunit",
                 width=5,
                 steps=((None, "green"), (0.01, "yellow"), (0.05, "red")),

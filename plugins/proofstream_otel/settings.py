@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import pydantic
 
@@ -18,6 +18,7 @@ MAX_NOTES = 512
 
 _NO_LIMIT = 2**31
 _SCHEMES = ("http://", "https://", "grpc://")
+_PhaseName: TypeAlias = Annotated[str, pydantic.Field(min_length=1, max_length=128)]
 _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
 
 
@@ -37,6 +38,7 @@ class Settings(pydantic.BaseModel):
         metrics: Whether metrics are exported. By default, if the receiver accepts them.
         logs: Whether log records are exported. By default, if the receiver accepts them.
         metric_interval_s: Seconds between exports of metrics; OTEL_METRIC_EXPORT_INTERVAL, or else 10.
+        phase_metrics: Names of phases whose durations are a metric: a producer chooses its names, and you the series.
         rounds: How sumcheck rounds are exported.
         max_round_events: The most rounds that are exported of one span; a lower OTEL_SPAN_EVENT_COUNT_LIMIT wins.
         max_queue_bytes: The most memory that one signal's items take while they wait for the receiver, in bytes.
@@ -51,6 +53,7 @@ class Settings(pydantic.BaseModel):
     metrics: bool | None = None
     logs: bool | None = None
     metric_interval_s: Annotated[float | None, pydantic.Field(ge=0.1, le=86_400)] = None
+    phase_metrics: Annotated[list[_PhaseName], pydantic.Field(max_length=100)] = []
     rounds: Rounds = Rounds.SPAN_EVENTS
     max_round_events: Annotated[int, pydantic.Field(ge=0, le=100_000)] = 512
     max_queue_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20

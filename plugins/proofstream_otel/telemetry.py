@@ -42,7 +42,7 @@ class Telemetry:
         interval_s = chosen.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
         self._destinations = destinations.choose(chosen, context, providers)
         meter = self._destinations.meter
-        self._measuring = None if meter is None else Measuring(meter, live=context.live)
+        self._measuring = None if meter is None else Measuring(meter, live=context.live, phases=chosen.phase_metrics)
         self._consumed_at = time.monotonic()
         self._reader: PeriodicReader | None = None
         if isinstance(meter, OwnMeter):

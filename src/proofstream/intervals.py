@@ -351,7 +351,7 @@ class Phase(Interval):
         is_summed: Whether it is one of those that are not shown one by one, but summed up in the interval around it:
             shorter than a millisecond, or beyond the bound of a proof. Known when it ends.
         phases_shown: Of an outermost phase outside of any open proof: how many phases in it are shown one by one.
-        holds_shown: Whether a phase directly inside it is shown, so that it has to be shown itself.
+        holds_shown: Whether it has to be shown because something directly inside it is, as all layers are.
     """
 
     __slots__ = (
@@ -571,12 +571,12 @@ class Proof(Interval):
 
     @property
     def stage(self) -> str | None:
-        """Where it is, or where it ended: `before_layers`, `layers` or `after_layers`; None if it has no layers."""
+        """Where it is, or where it ended: `before_layers`, `layers` or `after_layers`; None if it told of no layers."""
         if self.walk_is_over:
             return "after_layers"
         if self._walk_began is not None:
             return "layers"
-        return "before_layers" if self.num_layers else None
+        return "before_layers" if self.num_layers and not self.end_seen else None
 
     @property
     def stages(self) -> list[Stage]:

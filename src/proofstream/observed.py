@@ -17,6 +17,9 @@ MAX_PENDING_BYTES = 256 * 2**20
 MAX_WAITING_JOBS = 256
 """The most jobs of a session of which nothing but waiting activations has been seen."""
 
+MAX_COMPLETED_JOBS = 64
+"""Of so many jobs with nothing open, the proof that completed last is known: phases that follow belong to it."""
+
 MAX_LOST_EVENTS = 2**63 - 1
 """Losses are counted up to here, which is what exporters can carry: a producer may claim any number."""
 
@@ -53,6 +56,7 @@ class ObservedSession:
     """
 
     __slots__ = (
+        "_completed",
         "_intervals",
         "_open_jobs",
         "_phase_names",
@@ -90,6 +94,7 @@ class ObservedSession:
         self._phase_names: set[str] = set()
         self._open_jobs = OpenJobs()
         self._waiting: OrderedDict[str, Timeline] = OrderedDict()
+        self._completed: OrderedDict[str, Proof] = OrderedDict()
 
     @property
     def time_source(self) -> str:
@@ -117,7 +122,8 @@ class ObservedSession:
         """Return the timeline of one of its jobs."""
         found = self.timelines.get(job_id)
         if found is None:
-            found = self.timelines[job_id] = Timeline(self, job_id)
+            completed = None if job_id is None else self._completed.pop(job_id, None)
+            found = self.timelines[job_id] = Timeline(self, job_id, completed)
         return found
 
     def next_ordinal(self) -> int:
@@ -185,11 +191,18 @@ class ObservedSession:
         if timeline.is_empty:
             self._waiting.pop(job_id, None)
             self.timelines.pop(job_id, None)
+            self._remember_completed(job_id, timeline.completed)
             return
         self._waiting[job_id] = timeline
         self._waiting.move_to_end(job_id)
         if len(self._waiting) > MAX_WAITING_JOBS:
             self._release_oldest(changes)
+
+    def _remember_completed(self, job_id: str, proof: Proof | None) -> None:
+        if proof is not None:
+            self._completed[job_id] = proof
+            if len(self._completed) > MAX_COMPLETED_JOBS:
+                self._completed.popitem(last=False)
 
     def _release_oldest(self, changes: list[Change]) -> None:
         job_id, timeline = self._waiting.popitem(last=False)
@@ -216,5 +229,6 @@ class ObservedSession:
         self.timelines.clear()
         self._open_jobs.drop_all()
         self._waiting.clear()
+        self._completed.clear()
         changes.append(Noted(None, envelope))
         return changes

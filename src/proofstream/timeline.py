@@ -140,10 +140,12 @@ class Timeline:
 
     Attributes:
         proof: The open proof that the job's events belong to, or None.
+        completed: The proof of the job that completed last, or None. Phases that follow belong to it.
     """
 
-    def __init__(self, session: OfSession, job_id: str | None) -> None:
+    def __init__(self, session: OfSession, job_id: str | None, completed: Proof | None = None) -> None:
         self.proof: Proof | None = None
+        self.completed: Proof | None = completed
         self._session = session
         self._job_id = job_id
         self._pending: list[Envelope] = []
@@ -152,7 +154,6 @@ class Timeline:
         self._aside: list[Proof] = []
         self._runs_at_once = False
         self._interrupted = 0
-        self._completed: Proof | None = None
 
     @classmethod
     def knows(cls, event_type: type[ProofEvent]) -> bool:
@@ -290,7 +291,7 @@ class Timeline:
         chosen = equal[0 if self._runs_at_once else -1]
         for proof in equal if len(equal) > 1 else []:
             proof.end_ambiguous = True
-        completed = self._completed
+        completed = self.completed
         self._runs_at_once |= completed is not None and completed.proof_ordinal > chosen.proof_ordinal
         return chosen
 
@@ -340,7 +341,7 @@ class Timeline:
         else:
             self._aside.remove(proof)
         if proof.end_seen:
-            self._completed = proof
+            self.completed = proof
         changes.append(Closed(proof, envelope))
 
     def _outlive(self, proof: Proof, phase: Phase) -> None:
@@ -483,7 +484,7 @@ class Timeline:
         layer = self.proof.open_layers.get(layer_idx) if self.proof is not None and layer_idx is not None else None
         if layer is not None and (innermost is None or innermost.layer is not layer):
             return layer
-        return innermost or self.proof or self._completed
+        return innermost or self.proof or self.completed
 
     def _open_phase(
         self,
@@ -586,6 +587,7 @@ class Timeline:
     ) -> Interval:
         start_unix_nano, source = start
         seen = source not in (REPORTED, UNSEEN)
+        parent = _around(proof)
         interval = Interval(
             kind=kind,
             session_id=self._session.session_id,
@@ -593,9 +595,9 @@ class Timeline:
             ordinal=self._session.next_ordinal(),
             key=key,
             proof=proof,
-            parent=_around(proof),
+            parent=parent,
             opened=envelope if seen else None,
-            start_unix_nano=max(0 if proof is None else proof.start_unix_nano, start_unix_nano),
+            start_unix_nano=max(0 if parent is None else parent.start_unix_nano, start_unix_nano),
             start_source=source,
         )
         if seen:
@@ -607,8 +609,11 @@ class Timeline:
         if self._session.open_intervals >= MAX_OPEN_INTERVALS:
             self._end_older_half(envelope, changes)
         self._session.open_intervals += 1
-        if interval.parent is not None and interval.parent.is_open:
-            interval.parent.enter(interval)
+        parent = interval.parent
+        if parent is not None and parent.is_open:
+            parent.enter(interval)
+        if isinstance(parent, Phase) and not isinstance(interval, Phase):
+            parent.holds_shown = True
         proof = interval.proof
         if proof is None or not proof.is_open:
             self._alone.add(interval)

@@ -110,6 +110,8 @@ def _events() -> list[dict[str, Any]]:
         {"AggregatedBindingEnd": {"duration_ms": 0, "estimated_calldata_felts": 9001}},
         {"StarkProofStart": {"num_activation_layers": 1, "num_add_layers": 0, "num_layernorm_layers": 0}},
         {"StarkProofEnd": {"duration_ms": 0}},
+        {"PhaseStart": {"name": "commit"}},
+        {"PhaseEnd": {"name": "commit"}},
         {
             "ProofComplete": {
                 "duration_ms": 0,
@@ -139,8 +141,10 @@ def at_work(
 ) -> Iterator[subprocess.Popen[str]]:
     """A prover in the middle of its third proof, seen by Prometheus."""
     command = kit.Command(tmp_path_factory.mktemp("at-work"))
-    words = ("run", "-", "--otlp", collector.otlp_http, "--no-console", "--set", "otel.metric_interval_s=1")
-    process = command.start(*words)
+    process = command.start(
+        "run", "-", "--otlp", collector.otlp_http, "--no-console",
+        "--set", "otel.metric_interval_s=1", "--set", 'otel.phase_metrics=["commit"]',
+    )  # fmt: skip
     assert process.stdin is not None
     lines = [json.dumps(event) + "\n" for event in _events()]
     in_a_layer = next(number for number, line in enumerate(lines) if "LayerEnd" in line)

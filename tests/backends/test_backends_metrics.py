@@ -92,6 +92,8 @@ def events() -> str:
         *({"GpuStatus": report} for report in reports),
         {"ProofStart": start},
         {"StateProgramRun": {"program": "verify_checkpoint", "sequences": 8, "duration_ns": 1000}},
+        {"PhaseStart": {"name": "commit"}},
+        {"PhaseEnd": {"name": "commit"}},
         {"LayerStart": {**layer, "claim_value_approx": 0.5, "gpu_device": 0}},
         {"GpuTelemetry": {"devices": [{**GPU, "energy_j": 1500.0}]}},
     ]
@@ -130,7 +132,7 @@ def run(kit: Any, collector: Any, tmp_path_factory: pytest.TempPathFactory) -> R
     folder = tmp_path_factory.mktemp("run")
     process = kit.Command(folder).start(
         "run", "-", "--otlp", collector.otlp_http, "--otlp-file", "sent", "--no-console",
-        "--set", "otel.metric_interval_s=1",
+        "--set", "otel.metric_interval_s=1", "--set", 'otel.phase_metrics=["commit"]',
     )  # fmt: skip
     process.stdin.write(events())
     process.stdin.flush()

@@ -91,6 +91,16 @@ class TestStages:
 
         assert stages(teller.proofs[0])[-1] == ("after_layers", 50, "measured")
 
+    def test_a_proof_that_completed_without_a_word_of_its_layers_has_none(self, teller: Teller) -> None:
+        teller.tell(proof_start(2))
+        (proof,) = teller.proofs
+        told = [proof.stage]
+        teller.tell(proof_complete())
+        told.append(proof.stage)
+
+        assert told == ["before_layers", None]
+        assert stages(proof) == []
+
     def test_a_proof_without_layers_has_none(self, teller: Teller) -> None:
         teller.tell(proof_start(0), log(), proof_complete())
 

@@ -7,7 +7,7 @@ from stories import BEGIN, MS, Teller, layer_end, layer_start, log, proof_comple
 
 from proofstream import events as ev
 from proofstream.intervals import Closed, Noted, Phase
-from proofstream.observed import MAX_PHASE_NAMES, OTHER_PHASE
+from proofstream.observed import MAX_COMPLETED_JOBS, MAX_PHASE_NAMES, OTHER_PHASE
 from proofstream.timeline import MOST_SHOWN_PHASES
 
 
@@ -128,6 +128,23 @@ class TestPlace:
         assert attention.duration_ns == 4 * MS
         assert teller.phase("commit").proof is proof
 
+    def test_after_the_proof_of_a_named_job_too(self, teller: Teller) -> None:
+        teller.tell(proof_start(), proof_complete(), job_id="a")
+        teller.tell(proof_start(), proof_complete(), job_id="b")
+        teller.tell(start("attention proof"), end("attention proof"), job_id="a")
+        teller.tell(start("attention proof"), job_id="a")
+
+        of_a, _ = teller.proofs
+        assert [(phase.proof, phase.after_complete) for phase in teller.phases] == [(of_a, True), (of_a, True)]
+
+    def test_of_too_many_jobs_only_the_latest_have_phases_after_their_proofs(self, teller: Teller) -> None:
+        for number in range(MAX_COMPLETED_JOBS + 1):
+            teller.tell(proof_start(), proof_complete(), job_id=f"j{number}")
+        teller.tell(start("attention proof"), job_id="j0")
+        teller.tell(start("attention proof"), job_id="j1")
+
+        assert [phase.proof for phase in teller.phases] == [None, teller.proofs[1]]
+
     def test_one_that_is_open_when_its_proof_completes_goes_on_until_its_own_end(self, teller: Teller) -> None:
         teller.tell(proof_start(), start("prove"), start("attention"), proof_complete(), log(), end("attention"))
         teller.tell(end("prove"))
@@ -205,6 +222,12 @@ class TestBounds:
     def test_a_short_one_that_failed_is_shown(self, teller: Teller) -> None:
         teller.tell(start("hash"))
         teller.tell(end("hash", failed="bad leaf"), step=MS // 10)
+
+        assert not teller.phases[0].is_summed
+
+    def test_a_short_one_with_a_layer_in_it_is_shown(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("walk"))
+        teller.tell(layer_start(0), layer_end(0), end("walk"), step=MS // 10)
 
         assert not teller.phases[0].is_summed
 

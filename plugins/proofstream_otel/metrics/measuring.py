@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from proofstream import Envelope, GpuStatus, GpuTelemetry, Interval, StateBytesMoved, StateProgramCost
 from proofstream_otel.metrics.gpus import GpuMetrics
@@ -22,12 +22,13 @@ class Measuring:
     Args:
         meter: Takes the measurements.
         live: Whether events happen now. If not, metrics that describe the present of provers and GPUs stay empty.
+        phases: The names of the phases that are measured.
     """
 
-    def __init__(self, meter: Meter, *, live: bool) -> None:
+    def __init__(self, meter: Meter, *, live: bool, phases: Collection[str] = ()) -> None:
         self._meter = meter
         self._live = live
-        self._proofs = ProofMetrics(meter, live=live)
+        self._proofs = ProofMetrics(meter, live=live, phases=phases)
         self._pipeline = PipelineMetrics(meter)
         self._gpus = GpuMetrics(meter)
         self._states = StateMetrics(meter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from proofstream import (
     AggregatedBindingEnd,
@@ -13,12 +13,15 @@ from proofstream import (
     Interval,
     IntervalKind,
     LayerEnd,
+    Phase,
     Proof,
     SumcheckRound,
 )
-from proofstream_otel.metrics.label_values import OTHER, Labels, LabelValue
-from proofstream_otel.metrics.meter import Meter, Reading
-from proofstream_otel.values.semconv import Label, Metric, Metrics
+from proofstream_otel.metrics.durations import duration_s, stage_duration_s
+from proofstream_otel.metrics.label_values import Labels, LabelValue
+from proofstream_otel.metrics.meter import Meter
+from proofstream_otel.metrics.running import RunningProof
+from proofstream_otel.values.semconv import Label, Metrics
 from proofstream_otel.values.spans import SpanRef
 
 COMPLETE = "complete"
@@ -26,62 +29,13 @@ ABORTED = "aborted"
 UNKNOWN = "unknown"
 
 _NS_PER_S = 1e9
-_PARTS = {
+_DURATIONS = {
+    IntervalKind.LAYER: Metrics.LAYER_DURATION,
+    IntervalKind.PHASE: Metrics.PHASE_DURATION,
     IntervalKind.WEIGHT_OPENING: Metrics.WEIGHT_OPENING_DURATION,
     IntervalKind.WEIGHT_BINDING: Metrics.WEIGHT_BINDING_DURATION,
     IntervalKind.STARK_PROOF: Metrics.STARK_DURATION,
 }
-
-
-class Phase:
-    """The phases of a running proof. In each, silence means something else."""
-
-    BEFORE_LAYERS = "before_layers"
-    """No layer has begun: the forward pass is silent for long."""
-    LAYERS = "layers"
-    """A layer, opening, binding or STARK proof is open: provers report on those often."""
-    BETWEEN = "between"
-    """Nothing is open: the work after the last layer is silent, too."""
-    ALL = (BEFORE_LAYERS, LAYERS, BETWEEN)
-
-
-class _RunningProof:
-    """An open proof; `held` labels stay live as long as it is open."""
-
-    def __init__(self, proof: Proof, slot: int, held: Labels, now: float) -> None:
-        self.proof = proof
-        self.slot = slot
-        self.held = held
-        self.labels = {Label.MODEL: held[Label.MODEL], Label.BACKEND: held[Label.BACKEND]}
-        self.began_at = now
-        self.heard_at = now
-
-    def gauges(self, clock: Callable[[], float]) -> list[tuple[Metric, Labels, Reading]]:
-        """Return its series while it runs. A reading is called at collection, maybe by another thread."""
-        proof, labels = self.proof, self.held
-        if labels[Label.SLOT] == OTHER:
-            return []  # too many proofs are open; several in one series would contradict each other
-        return [
-            (Metrics.PROOF_PROGRESS, labels, lambda: proof.progress),
-            (Metrics.PROOF_LAYERS_TOTAL, labels, lambda: proof.num_layers),
-            (Metrics.PROOF_LAYERS_CLOSED, labels, lambda: proof.layers_left_behind),
-            (Metrics.PROOF_ELAPSED, labels, lambda: clock() - self.began_at),
-            *(
-                (Metrics.PROOF_SILENCE, {**labels, Label.PHASE: phase}, self._silence(phase, clock))
-                for phase in Phase.ALL
-            ),
-        ]
-
-    def _silence(self, phase: str, clock: Callable[[], float]) -> Reading:
-        return lambda: clock() - self.heard_at if phase == phase_of(self.proof) else None
-
-
-def phase_of(proof: Proof) -> str:
-    """Return the phase of a running proof."""
-    if not proof.layers_opened:
-        return Phase.BEFORE_LAYERS
-    is_open = proof.open_children or len(proof.open_layers) > proof.layers_superseded
-    return Phase.LAYERS if is_open else Phase.BETWEEN
 
 
 class ProofMetrics:
@@ -90,14 +44,24 @@ class ProofMetrics:
     Args:
         meter: Takes the measurements.
         live: Whether events happen now. If not, metrics that describe the present stay empty.
+        phases: The names of the phases that are measured.
         clock: A monotonic clock in seconds.
     """
 
-    def __init__(self, meter: Meter, *, live: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        live: bool,
+        phases: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._meter = meter
         self._live = live
+        self._phases = frozenset(phases)
         self._clock = clock
-        self._running: dict[Interval, _RunningProof] = {}
+        self._running: dict[Interval, RunningProof] = {}
+        self._heard: dict[Interval, RunningProof] = {}
         self._free_slots: list[int] = []
         self._open: Counter[tuple[LabelValue, LabelValue]] = Counter()
         self._rounds: dict[Interval, int] = {}
@@ -136,6 +100,9 @@ class ProofMetrics:
                 labels[Label.LAYER_KIND] = interval.layer_kind
             self._meter.add_count(Metrics.ROUNDS, rounds, labels)
         self._rounds.clear()
+        for running in self._heard.values():
+            running.settle()
+        self._heard.clear()
         self._last_alive = None
         ended, self._ended = self._ended, False
         return ended
@@ -146,19 +113,23 @@ class ProofMetrics:
         return bool(self._running)
 
     def _note_life(self, interval: Interval) -> None:
-        proof = interval.proof or interval
-        if proof is self._last_alive or not self._live:
+        around: Interval | None = interval.proof or interval
+        if around is self._last_alive or not self._live:
             return  # one reading of the clock is enough for a batch
-        self._last_alive = proof
-        running = self._running.get(proof)
-        if running is not None:
-            running.heard_at = self._clock()
+        self._last_alive = around
+        while around is not None and around not in self._heard:  # a proof is alive in those that it has started
+            running = self._running.get(around)
+            if running is None:
+                return
+            self._heard[around] = running
+            running.hear(self._clock())
+            around = around.parent
 
     def _begin_proof(self, proof: Proof) -> None:
         # The numbers below the count of open proofs are taken, except for the ones that ended proofs gave back.
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._running)
         held = self._meter.hold_labels({**_names_of(proof), Label.SLOT: str(slot)})
-        running = self._running[proof] = _RunningProof(proof, slot, held, self._clock())
+        running = self._running[proof] = RunningProof(proof, slot, held, self._clock())
         for outcome in (COMPLETE, ABORTED):
             self._meter.add_count(Metrics.PROOFS, 0, {**running.labels, Label.OUTCOME: outcome})
         self._count_open(running, 1)
@@ -168,6 +139,7 @@ class ProofMetrics:
 
     def _end_proof(self, proof: Proof, ref: SpanRef) -> None:
         self._ended = True
+        self._note_life(proof)
         running = self._running.pop(proof)
         heapq.heappush(self._free_slots, running.slot)
         self._count_open(running, -1)
@@ -178,13 +150,25 @@ class ProofMetrics:
         self._meter.add_count(Metrics.PROOFS, 1, labels)
         if proof.end_unix_nano is not None:
             self._meter.set_value(Metrics.PROOF_LAST_END, proof.end_unix_nano / _NS_PER_S, labels)
-        duration_s = _duration_s(proof)
-        if duration_s is not None:
-            self._meter.record_value(Metrics.PROOF_DURATION, duration_s, labels, ref)
-            self._meter.set_value(Metrics.PROOF_LAST_DURATION, duration_s, labels)
+        took_s = duration_s(proof)
+        if took_s is not None:
+            self._meter.record_value(Metrics.PROOF_DURATION, took_s, labels, ref)
+            self._meter.set_value(Metrics.PROOF_LAST_DURATION, took_s, labels)
+        self._record_stages(proof, labels, ref)
+        if self._live and proof.aborted_reason is None:
+            for stage, silent_s in running.longest_silences_s.items():
+                series = {**running.labels, Label.PHASE: stage}
+                self._meter.set_value(Metrics.PROOF_LONGEST_SILENCE, silent_s, series)
         self._meter.release_labels(running.held)
 
-    def _count_open(self, running: _RunningProof, change: int) -> None:
+    def _record_stages(self, proof: Proof, labels: Labels, ref: SpanRef) -> None:
+        for stage in proof.stages:
+            took_s = stage_duration_s(stage)
+            if took_s is not None:
+                series = {**labels, Label.PHASE: stage.name}
+                self._meter.record_value(Metrics.PROOF_PHASE_DURATION, took_s, series, ref)
+
+    def _count_open(self, running: RunningProof, change: int) -> None:
         names = running.labels[Label.MODEL], running.labels[Label.BACKEND]
         self._open[names] += change
         if self._live:
@@ -197,25 +181,23 @@ class ProofMetrics:
         event = interval.end_event
         if isinstance(event, AggregatedBindingEnd):
             self._meter.set_value(Metrics.WEIGHT_BINDING_CALLDATA, event.estimated_calldata_felts, labels)
-        duration_s = _duration_s(interval)
-        if duration_s is None:
+        took_s = duration_s(interval)
+        if took_s is None:
             return
-        if interval.kind is IntervalKind.LAYER:
+        if isinstance(interval, Phase):
+            if interval.own_name not in self._phases:
+                return
+            labels[Label.PHASE_NAME] = interval.own_name
+        elif interval.kind is IntervalKind.LAYER:
             labels[Label.LAYER_KIND] = interval.layer_kind
             if isinstance(event, LayerEnd):
                 labels[Label.PROOF_KIND] = event.kind.value
-        self._meter.record_value(_PARTS.get(interval.kind, Metrics.LAYER_DURATION), duration_s, labels, ref)
+        self._meter.record_value(_DURATIONS[interval.kind], took_s, labels, ref)
 
     def _labels_of(self, interval: Interval) -> dict[str, LabelValue]:
         """Return the labels of the proof that an interval belongs to, as it holds them if it is open."""
         running = self._running.get(interval.proof or interval)
         return _names_of(interval) if running is None else dict(running.labels)
-
-
-def _duration_s(interval: Interval) -> float | None:
-    """Return the duration, or None if the start was not seen: it is a guess then."""
-    duration_ns = interval.duration_ns
-    return None if duration_ns is None or not interval.start_seen else duration_ns / _NS_PER_S
 
 
 def _names_of(interval: Interval) -> dict[str, LabelValue]:

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.sampling import Decision
 
 from proofstream_otel.sdk_context import context_of
 from proofstream_otel.values import safe
-from proofstream_otel.values.spans import Parent, SpanValues, StartedRoot
+from proofstream_otel.values.spans import Parent, SpanRef, SpanValues
 
 
 class SpanSink(Protocol):
@@ -24,37 +24,43 @@ class SpanSink(Protocol):
 class SampledWriter:
     """Decides on sampling once per root span, and passes finished spans to every sink."""
 
+    keeps_ids = True
+
     def __init__(self, sinks: Sequence[SpanSink]) -> None:
         self._sinks = sinks
         # A provider is the public way to the sampler that OTEL_TRACES_SAMPLER names. It makes no spans here.
         self._sampler = TracerProvider(shutdown_on_exit=False).sampler
-        self._left_out: set[str] = set()
         self._unsampled = 0
 
-    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
-        """Ask the sampler about a root span, on behalf of all spans below it too."""
+    def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
+        """Begin a span; ask the sampler about a root, on behalf of all spans below it too."""
+        if span.is_root:
+            self._sample(span, parent)
+        return _ref_of(span)
+
+    def _sample(self, span: SpanValues, parent: Parent | None) -> None:
         result = self._sampler.should_sample(
             context_of(parent), int(span.trace_id, 16), span.name, attributes=dict(span.attributes)
         )
-        sampled = result.decision is Decision.RECORD_AND_SAMPLE
-        if sampled:
+        span.sampled = result.decision is Decision.RECORD_AND_SAMPLE
+        if span.sampled:
             added = cast("Any", result).attributes  # the SDK leaves its type open
             span.attributes.update(safe.attributes(added))
             span.trace_state = "" if result.trace_state is None else result.trace_state.to_header()
-        else:
-            self._left_out.add(span.root_span_id)
-        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=sampled)
 
-    def end_span(self, span: SpanValues) -> None:
+    def end_span(self, span: SpanValues) -> SpanRef:
         """Pass a finished span on if it is sampled."""
-        if span.root_span_id in self._left_out:
+        if span.sampled:
+            for sink in self._sinks:
+                sink.write_span(span)
+        else:
             self._unsampled += 1
-            if span.is_root:
-                self._left_out.discard(span.span_id)
-            return
-        for sink in self._sinks:
-            sink.write_span(span)
+        return _ref_of(span)
 
     def counters(self) -> dict[str, int]:
         """Count the spans that the sampler left out."""
         return {"spans_unsampled": self._unsampled}
+
+
+def _ref_of(span: SpanValues) -> SpanRef:
+    return SpanRef(span.trace_id, span.span_id, span.sampled)

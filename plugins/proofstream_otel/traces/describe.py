@@ -21,6 +21,7 @@ from proofstream import (
     LayerEnd,
     LayerStart,
     Log,
+    PhaseProgress,
     Proof,
     ProofAborted,
     ProofComplete,
@@ -42,6 +43,9 @@ from proofstream_otel.values.semconv import Attr, EventName, state_program_bytes
 
 _PROGRAM = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _BODY_BYTES = 4096
+_NS_PER_S = 1e9
+_KNOWN = frozenset({"measured", "derived"})
+"""The durations that are as long as their spans."""
 
 
 def start_of(interval: Interval) -> dict[str, Any]:
@@ -122,23 +126,27 @@ def key_of(interval: Interval) -> dict[str, Any]:
             return {}
 
 
-def abort_of(interval: Interval) -> dict[str, Any]:
-    """Return why an interval failed and, for a proof, the layer that it had reached."""
-    if interval.aborted_reason is None:
-        return {}
-    found: dict[str, Any] = {Attr.ABORTED_REASON: interval.aborted_reason}
-    if isinstance(interval, Proof) and interval.last_layer is not None:
-        found[Attr.ABORTED_LAYER] = interval.last_layer.key
-        found[Attr.ABORTED_LAYER_KIND] = interval.last_layer.layer_kind
-    return found
+def worth_of(duration_source: str | None) -> dict[str, Any]:
+    """Return the worth of a duration, unless it was measured."""
+    return {Attr.DURATION_SOURCE: None if duration_source == "measured" else duration_source}
 
 
-def error_of(interval: Interval) -> str | None:
-    """Return the status message of an interval that failed, or None."""
-    where = abort_of(interval)
-    if Attr.ABORTED_LAYER in where:
-        return f"{interval.aborted_reason} (last layer {where[Attr.ABORTED_LAYER]}, {where[Attr.ABORTED_LAYER_KIND]})"
-    return interval.aborted_reason
+def edges_of(interval: Interval, time_source: str) -> dict[str, Any]:
+    """Return how far the start and the end of an interval can be trusted; `time_source` is its session's."""
+    source = interval.start_source
+    return {
+        Attr.START_SEEN: None if interval.start_seen else False,
+        Attr.START_SOURCE: None if source == time_source else source,
+        Attr.END_SEEN: None if interval.end_seen else False,
+        Attr.END_AMBIGUOUS: (isinstance(interval, Proof) and interval.end_ambiguous) or None,
+        **worth_of(interval.duration_source),
+    }
+
+
+def self_time_of(interval: Interval) -> dict[str, Any]:
+    """Return the time in which nothing inside an interval was open, if its events have times."""
+    known = interval.duration_source in _KNOWN and interval.self_ns is not None
+    return {Attr.SELF_TIME: (interval.self_ns or 0) / _NS_PER_S if known else None}
 
 
 def counts_of(proof: Proof) -> dict[str, Any]:
@@ -208,20 +216,28 @@ def _limbs(element: SecureField) -> str:
 def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
     """Return name and attributes of the span event for an event that is neither a round nor a start or end."""
     match envelope.event:
-        case Log() as log:
-            return EventName.LOG, {Attr.LOG_LEVEL: log.level, Attr.LOG_MESSAGE: log.message}
         case LayerActivation() as activation:
             return EventName.ACTIVATION, _activation(activation)
         case AttentionHeatmap() as heatmap:
             return EventName.HEATMAP, _heatmap(heatmap)
         case CircuitCompiled() as circuit:
             return EventName.CIRCUIT, circuit_of(circuit)
+        case StateProgramCost() as cost:
+            return EventName.STATE_COST, _state_cost(cost)
+        case _:
+            return _news_of(envelope)
+
+
+def _news_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:
+    match envelope.event:
+        case Log() as log:
+            return EventName.LOG, {Attr.LOG_LEVEL: log.level, Attr.LOG_MESSAGE: log.message}
+        case PhaseProgress() as progress:
+            return EventName.PROGRESS, {Attr.PHASE_DONE: progress.done, Attr.PHASE_TOTAL: progress.total}
         case EventsLost() as lost:
             return EventName.EVENTS_LOST, _lost(lost)
         case ProofAborted() as aborted:
             return EventName.ABORTED, {Attr.ABORTED_REASON: aborted.reason}
-        case StateProgramCost() as cost:
-            return EventName.STATE_COST, _state_cost(cost)
         case _:
             return EventName.OTHER, _other(envelope)
 

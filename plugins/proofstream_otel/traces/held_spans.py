@@ -92,7 +92,7 @@ class HeldSpans:
         write: Takes a finished span.
     """
 
-    def __init__(self, write: Callable[[SpanValues], None]) -> None:
+    def __init__(self, write: Callable[[SpanValues], object]) -> None:
         self._write = write
         self._held: deque[tuple[OpenSpan, SpanEnd]] = deque()
 

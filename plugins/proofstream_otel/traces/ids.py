@@ -35,6 +35,11 @@ def span_id(interval: Interval) -> str:
     return _hash(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind.value)
 
 
+def stage_span_id(proof: Interval, stage: str) -> str:
+    """Return the id of the span of one of a proof's stages, as 16 hex digits."""
+    return _hash(_SPAN_BYTES, proof.session_id, str(proof.ordinal), "stage", stage)
+
+
 def _hash(size: int, *parts: str) -> str:
     # The length in front keeps ("a", "bc") and ("ab", "c") apart.
     digest = hashlib.sha256()

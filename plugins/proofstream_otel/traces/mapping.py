@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ from proofstream import (
     Interval,
     IntervalKind,
     Noted,
+    Phase,
+    PhaseProgress,
     PluginHealth,
     Proof,
     SessionClosed,
@@ -27,20 +30,24 @@ from proofstream import (
     Timelines,
     TraceStarted,
 )
-from proofstream_otel.traces import describe, new_spans
+from proofstream_otel.traces import deaths, describe, new_spans, phases, stages
 from proofstream_otel.traces.gpu_samples import GpuSamples
 from proofstream_otel.traces.held_spans import ExpectedCosts, HeldSpans, SpanEnd
 from proofstream_otel.traces.open_spans import OpenSpan
 from proofstream_otel.traces.parents import Parents
+from proofstream_otel.traces.places import Place
 from proofstream_otel.traces.span_events import EventBudget
 from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
-from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWriter, StartedRoot
+from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWriter
 
 _ABOUT_US = (PluginHealth, TraceStarted)
 _ABOUT_STATES = (StateProgramCost, StateProgramRun, StateBytesMoved)
 _WITH_GPUS = (IntervalKind.PROOF, IntervalKind.LAYER)
+
+MAX_COMPLETED = 1024
+"""The most completed proofs whose place is known to phases that begin after them."""
 
 
 class Listener(Protocol):
@@ -104,6 +111,7 @@ class SpanMapper:
         self._spans: dict[Interval, OpenSpan] = {}
         self._expected = expected or ExpectedCosts(live=True)
         self._held = HeldSpans(writer.end_span)
+        self._completed: OrderedDict[tuple[str, int], Place] = OrderedDict()
         self._costs_too_late = 0
 
     def map_event(self, envelope: Envelope) -> list[TraceStarted]:
@@ -165,8 +173,7 @@ class SpanMapper:
         parent = self._parents.of_session(envelope) if isinstance(envelope.event, SessionOpened) else None
         # A session that resumes after its end gets one more span, which must not share the first one's id.
         span = new_spans.session_span(envelope, self._timelines.session(session_id).times_ended, parent)
-        started = self._start_root(span, parent)
-        opened = OpenSpan(span, _ref_of(started), self._limits, self._budget)
+        opened = OpenSpan(span, self._start_root(span, parent), self._limits, self._budget)
         session = _SpannedSession(opened, parent, envelope.time_unix_nano)
         self._sessions[session_id] = session
         return session
@@ -179,6 +186,8 @@ class SpanMapper:
             Attr.LOST_EVENTS: known.lost_events,
             Attr.SESSION_PROOFS: known.proofs,
             Attr.SESSION_ABORTED: known.aborted,
+            Attr.SESSION_OVERLAPS: known.overlaps or None,
+            **phases.summed_in(known.summed),
         }
         self._held.hold_span(
             session.span,
@@ -230,81 +239,113 @@ class SpanMapper:
         if isinstance(event, SessionOpened | SessionClosed):
             return
         span = session.span if interval is None else self._spans.get(interval, session.span)
-        span.add_event(envelope)
+        if not isinstance(event, PhaseProgress):
+            span.add_event(envelope)
+        elif isinstance(interval, Phase):
+            span.add_progress(envelope, event)
+        else:
+            span.count_unplaced_progress()
         if isinstance(event, CircuitCompiled):
             span.due_s = self._expected.due_s()
         for listener in self._listeners:
-            listener.noted(interval, envelope, span.span, span.ref)
+            listener.noted(interval, envelope, span.span, span.place.known_ref)
 
     def _begin_interval(self, interval: Interval, envelope: Envelope, session: _SpannedSession) -> TraceStarted | None:
         for listener in self._listeners:
             listener.opened(interval)
-        if interval.proof is not None:
-            above = self._spans[interval.proof]
-            span = new_spans.child_span(interval, above.span)
-            self._spans[interval] = OpenSpan(span, _ref_below(above, span), self._limits, self._budget, interval)
-            return None
-        parent = self._parents.of_proof(envelope, session.parent)
         time_source = self._timelines.session(interval.session_id).time_source
-        span = new_spans.root_span(interval, parent, session=session.span.span, time_source=time_source)
-        started = self._start_root(span, parent)
-        root = self._spans[interval] = OpenSpan(span, _ref_of(started), self._limits, self._budget, interval)
+        above = self._place_above(interval, envelope, session)
+        if above is None:
+            parent = self._parents.of_proof(envelope, session.parent)
+            span = new_spans.root_span(interval, parent, session=session.span.place, time_source=time_source)
+            place = self._start_root(span, parent)
+        else:
+            span = new_spans.child_span(interval, above, time_source=time_source)
+            place = Place(span, above, _own_ref(span) if self._writer.keeps_ids else None)
+        begun = self._spans[interval] = OpenSpan(span, place, self._limits, self._budget, interval)
         if not isinstance(interval, Proof):
             return None
-        root.due_s = self._expected.due_s()
+        begun.due_s = self._expected.due_s()
+        ref = place.start(self._writer)
         return TraceStarted(
-            proof=interval.proof_ordinal, trace_id=started.trace_id, span_id=started.span_id, sampled=started.sampled
+            proof=interval.proof_ordinal, trace_id=ref.trace_id, span_id=ref.span_id, sampled=ref.sampled
         )
+
+    def _place_above(self, interval: Interval, envelope: Envelope, session: _SpannedSession) -> Place | None:
+        """Return the place of the span above an interval's; None if that is a root or below a third-party span."""
+        around = interval.parent
+        if isinstance(interval, Proof) and envelope.traceparent:
+            return None
+        if around is not None and around in self._spans:
+            return self._spans[around].place
+        if not isinstance(interval, Phase):
+            return None
+        completed = around if isinstance(around, Proof) else interval.proof
+        place = completed and self._completed.get((completed.session_id, completed.proof_ordinal))
+        return place or session.span.place
 
     def _end_interval(self, interval: Interval) -> None:
         span = self._spans.pop(interval)
+        if isinstance(interval, Phase) and interval.is_summed:
+            span.leave_out()
         for listener in self._listeners:
-            listener.closed(interval, span.ref)
+            listener.closed(interval, span.place.known_ref)
+        if span.place.is_left_out:
+            return
+        time_source = self._timelines.session(interval.session_id).time_source
         said = {
-            Attr.START_SEEN: None if interval.start_seen else False,
-            Attr.END_SEEN: None if interval.end_seen else False,
+            **describe.edges_of(interval, time_source),
             **describe.end_of(interval),
-            **describe.abort_of(interval),
+            **deaths.abort_of(interval),
             **_counted(interval),
+            **phases.summed_in(interval.summed),
         }
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
         if interval.kind in _WITH_GPUS:
             said |= self._gpus.attributes_of(interval.start_unix_nano, end)
             said |= describe.energy_of(self._energy.close(interval))
-        error = describe.error_of(interval)
+        error = deaths.error_of(interval)
         if isinstance(interval, Proof):
-            self._held.hold_span(
-                span,
-                SpanEnd(
-                    session_id=interval.session_id,
-                    proof=interval.proof_ordinal,
-                    end_unix_nano=end,
-                    said=safe.attributes(said),
-                    error=None if error is None else safe.text(error),
-                    due_s=span.due_s,
-                ),
-            )
+            self._end_proof(interval, span, said, error)
         else:
-            self._writer.end_span(span.finish(end_unix_nano=end, said=said, error=error))
+            span.place.end(span.finish(end_unix_nano=end, said=said, error=error), self._writer)
 
-    def _start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
-        started = self._writer.start_root(span, parent)
+    def _end_proof(self, proof: Proof, span: OpenSpan, said: dict[str, Any], error: str | None) -> None:
+        for derived in stages.stage_spans(proof, span.place):
+            Place(derived, span.place, None).end(derived, self._writer)
+        self._held.hold_span(
+            span,
+            SpanEnd(
+                session_id=proof.session_id,
+                proof=proof.proof_ordinal,
+                end_unix_nano=proof.start_unix_nano if proof.end_unix_nano is None else proof.end_unix_nano,
+                said=safe.attributes(said),
+                error=None if error is None else safe.text(error),
+                due_s=span.due_s,
+            ),
+        )
+        if proof.end_seen:
+            span.place.span = None
+            self._completed[proof.session_id, proof.proof_ordinal] = span.place
+            if len(self._completed) > MAX_COMPLETED:
+                self._completed.popitem(last=False)
+
+    def _start_root(self, span: SpanValues, parent: Parent | None) -> Place:
+        started = self._writer.start_span(span, parent)
         if not started.sampled and parent is not None and not parent.sampled:
             self._parents.warn_unsampled(parent)
-        return started
+        return Place(span, None, started)
 
 
-def _ref_of(started: StartedRoot) -> SpanRef:
-    return SpanRef(started.trace_id, started.span_id, started.sampled)
-
-
-def _ref_below(above: OpenSpan, span: SpanValues) -> SpanRef:
-    """Point to the span itself if the ids are ours, else to the span above: a provider makes this one at its end."""
-    is_ours = above.ref.span_id == above.span.span_id
-    return SpanRef(span.trace_id, span.span_id, above.ref.sampled) if is_ours else above.ref
+def _own_ref(span: SpanValues) -> SpanRef:
+    return SpanRef(span.trace_id, span.span_id, span.sampled)
 
 
 def _counted(interval: Interval) -> dict[str, Any]:
-    if isinstance(interval, Proof):
-        return describe.counts_of(interval)
-    return {Attr.ROUNDS_TOTAL: interval.rounds} if interval.kind is IntervalKind.LAYER else {}
+    match interval:
+        case Proof():
+            return {**describe.counts_of(interval), **describe.self_time_of(interval)}
+        case Phase():
+            return {**phases.end_of(interval), **describe.self_time_of(interval)}
+        case _:
+            return {Attr.ROUNDS_TOTAL: interval.rounds} if interval.kind is IntervalKind.LAYER else {}

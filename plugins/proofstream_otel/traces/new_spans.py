@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofstream import Envelope, Interval, IntervalKind, Proof, SessionOpened
-from proofstream_otel.traces import describe, ids
+from proofstream import Envelope, Interval, IntervalKind, Phase, Proof, SessionOpened
+from proofstream_otel.traces import describe, ids, phases
+from proofstream_otel.traces.places import Place
 from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr, SpanName
-from proofstream_otel.values.spans import Parent, SpanLink, SpanValues
+from proofstream_otel.values.spans import Parent, SpanValues
 
 _MAX_RESOURCE = 128
 """The most attributes that a session adds to the resource."""
@@ -37,43 +38,54 @@ def _resource_of(opened: SessionOpened) -> tuple[tuple[str, str], ...]:
     return tuple((safe.text(key, _MAX_KEY_CHARS), safe.text(value)) for key, value in kept)
 
 
-def root_span(interval: Interval, parent: Parent | None, *, session: SpanValues, time_source: str) -> SpanValues:
+def root_span(interval: Interval, parent: Parent | None, *, session: Place, time_source: str) -> SpanValues:
     """Make the span of a proof, or of an interval outside of any proof, with a link to its session's span."""
     ordinal = interval.proof_ordinal if isinstance(interval, Proof) else None
     session_id = interval.session_id
-    about = {
-        Attr.SESSION_ID: session_id,
-        Attr.JOB_ID: interval.job_id,
-        Attr.TIME_SOURCE: time_source,
-        Attr.PROOF_ORDINAL: ordinal,
-    }
     span = _root(
         name=_name(interval),
         trace_id=ids.alone_trace_id(interval) if ordinal is None else ids.proof_trace_id(session_id, ordinal),
         span_id=ids.span_id(interval),
         parent=parent,
         start_unix_nano=interval.start_unix_nano,
-        attributes={**about, **_beginning(interval)},
+        attributes={**_identity(interval, time_source), **_beginning(interval)},
         resource=session.resource,
     )
-    span.links.append(SpanLink(session.trace_id, session.span_id))
+    span.links.append(session.known_ref)
     return span
 
 
-def child_span(interval: Interval, above: SpanValues) -> SpanValues:
-    """Make the span of an interval inside a proof."""
-    start = safe.timestamp(interval.start_unix_nano)
-    return SpanValues(
+def child_span(interval: Interval, above: Place, *, time_source: str) -> SpanValues:
+    """Make the span of an interval below another one, or below its session."""
+    is_whole = isinstance(interval, Proof) or interval.proof is None
+    about = _identity(interval, time_source) if is_whole else {}
+    return span_below(
+        above,
         name=_name(interval),
-        trace_id=above.trace_id,
         span_id=ids.span_id(interval),
-        parent_span_id=above.span_id,
+        start_unix_nano=interval.start_unix_nano,
+        attributes={**about, **_beginning(interval)},
+    )
+
+
+def span_below(
+    above: Place, *, name: str, span_id: str, start_unix_nano: int, attributes: dict[str, Any]
+) -> SpanValues:
+    """Make a span below another one of ours."""
+    start = safe.timestamp(start_unix_nano)
+    ref = above.known_ref
+    return SpanValues(
+        name=name,
+        trace_id=ref.trace_id,
+        span_id=span_id,
+        parent_span_id=ref.span_id,
         root_span_id=above.root_span_id,
+        sampled=ref.sampled,
         remote_parent=False,
         trace_state=above.trace_state,
         start_unix_nano=start,
         end_unix_nano=start,
-        attributes=safe.attributes(_beginning(interval)),
+        attributes=safe.attributes(attributes),
         events=[],
         dropped_events=0,
         links=[],
@@ -82,13 +94,26 @@ def child_span(interval: Interval, above: SpanValues) -> SpanValues:
     )
 
 
+def _identity(interval: Interval, time_source: str) -> dict[str, Any]:
+    return {
+        Attr.SESSION_ID: interval.session_id,
+        Attr.JOB_ID: interval.job_id,
+        Attr.TIME_SOURCE: time_source,
+        Attr.PROOF_ORDINAL: interval.proof_ordinal if isinstance(interval, Proof) else None,
+    }
+
+
 def _name(interval: Interval) -> str:
+    if isinstance(interval, Phase):
+        return f"{SpanName.PHASE} {phases.name_of(interval)}"
     if interval.kind is IntervalKind.LAYER:
         return f"{SpanName.LAYER} {interval.layer_kind}"
     return str(interval.kind.value)
 
 
 def _beginning(interval: Interval) -> dict[str, Any]:
+    if isinstance(interval, Phase):
+        return phases.start_of(interval)
     return {**describe.key_of(interval), **describe.start_of(interval)}
 
 
@@ -109,6 +134,7 @@ def _root(
         span_id=span_id,
         parent_span_id="" if parent is None else parent.span_id,
         root_span_id=span_id,
+        sampled=True,  # until the writer has decided
         remote_parent=parent is not None and parent.remote,
         trace_state="" if parent is None else parent.trace_state,
         start_unix_nano=start,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from proofstream import CircuitCompiled, Envelope, GpuStatus, Interval, StateProgramCost
-from proofstream_otel.traces import describe
+from proofstream import CircuitCompiled, Envelope, GpuStatus, Interval, PhaseProgress, StateProgramCost
+from proofstream_otel.traces import describe, phases
+from proofstream_otel.traces.places import Place
 from proofstream_otel.traces.span_events import BoundedEvents, EventBudget
 from proofstream_otel.values import safe
 from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
-from proofstream_otel.values.spans import SpanRef, SpanValues
+from proofstream_otel.values.spans import SpanValues
 
 MAX_DEVICES = 16
 """The most device names kept for a span."""
@@ -25,22 +26,33 @@ class OpenSpan:
 
     Attributes:
         span: The span as it began.
-        ref: The span that metrics and log records point to: this one, or the one above while the id is not known yet.
+        place: Its place in the trace.
         due_s: For a proof: until when, by a monotonic clock, costs of its latest events may still arrive.
     """
 
-    __slots__ = ("_devices", "_events", "_found", "_gpu_statuses", "_programs", "due_s", "ref", "span")
+    __slots__ = (
+        "_devices",
+        "_events",
+        "_found",
+        "_gpu_statuses",
+        "_programs",
+        "_step",
+        "_unplaced",
+        "due_s",
+        "place",
+        "span",
+    )
 
     def __init__(
         self,
         span: SpanValues,
-        ref: SpanRef,
+        place: Place,
         limits: SpanLimits,
         budget: EventBudget,
         interval: Interval | None = None,
     ) -> None:
         self.span = span
-        self.ref = ref
+        self.place = place
         self.due_s = -math.inf
         self._events = BoundedEvents(limits, interval, budget)
         # Made safe at once, because the texts of untrusted producers may be long, and a span may be open for long.
@@ -48,6 +60,8 @@ class OpenSpan:
         self._gpu_statuses = 0
         self._devices: list[str] = []
         self._programs: set[str] = set()
+        self._step = 0
+        self._unplaced = 0
 
     def add_cost(self, event: StateProgramCost) -> bool:
         """Add a state program's cost as attributes. Return False if the span cannot take one more program."""
@@ -69,12 +83,30 @@ class OpenSpan:
             self._found.update(safe.attributes(describe.circuit_of(event)))
         self._events.add_event(envelope)
 
+    def add_progress(self, envelope: Envelope, event: PhaseProgress) -> None:
+        """Add how far the span's phase has come, if that is a step further."""
+        step = phases.step_of(event)
+        if step > self._step:
+            self._step = step
+            self._events.add_event(envelope)
+
+    def count_unplaced_progress(self) -> None:
+        """Count a progress of which no phase is open."""
+        self._unplaced += 1
+
+    def leave_out(self) -> None:
+        """Let there be no such span: its phase is one of those that are summed up in the interval around it."""
+        self.place.is_left_out = True
+        self._events.release()
+
     def finish(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
         """Return the ended span, with the attributes `said` of its end event and the counts."""
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
         events, dropped, counts = self._events.export(span.start_unix_nano, span.end_unix_nano)
-        span.attributes.update(safe.attributes({**said, **self._found, **self._gpu_counts(), **counts}))
+        unplaced = {Attr.PROGRESS_UNPLACED: self._unplaced or None}
+        found = {**said, **self._found, **self._gpu_counts(), **counts, **unplaced}
+        span.attributes.update(safe.attributes(found))
         span.events = events
         span.dropped_events = dropped
         span.error = None if error is None else safe.text(error)

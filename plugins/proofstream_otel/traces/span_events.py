@@ -136,7 +136,7 @@ class BoundedEvents:
         Where a clock was set back, events lie outside of the span's start and end. They are moved to the nearer one.
         The memory goes back to the budget, so call this once.
         """
-        self._take(-self._bytes)
+        self.release()
         notes = list(self._notes)
         # The limit on all events drops rounds before it drops anything else.
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
@@ -148,6 +148,10 @@ class BoundedEvents:
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
         counts = self._counts(len(rounds), self._notes.seen - len(notes))
         return events, wanted - len(events), {**counts, Attr.EVENTS_MOVED: moved or None}
+
+    def release(self) -> None:
+        """Give the memory back to the budget."""
+        self._take(-self._bytes)
 
     def _take(self, size: int) -> bool:
         taken = self._budget.take_bytes(size)

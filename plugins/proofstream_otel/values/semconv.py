@@ -12,7 +12,10 @@ SCOPE: Final = "proofstream"
 
 
 class SpanName:
-    """Names of spans. The name of a layer's span continues with the layer's kind, one of twelve."""
+    """Names of spans.
+
+    The name of a layer's span continues with the layer's kind, one of twelve; that of a phase with the phase's name.
+    """
 
     SESSION: Final = "session"
     PROOF: Final = "proof"
@@ -20,6 +23,9 @@ class SpanName:
     WEIGHT_OPENING: Final = "weight_opening"
     WEIGHT_BINDING: Final = "weight_binding"
     STARK_PROOF: Final = "stark_proof"
+    PHASE: Final = "phase"
+    BEFORE_LAYERS: Final = "before_layers"
+    AFTER_LAYERS: Final = "after_layers"
 
 
 class EventName:
@@ -32,6 +38,7 @@ class EventName:
     CIRCUIT: Final = "proofstream.circuit.compiled"
     EVENTS_LOST: Final = "proofstream.events_lost"
     ABORTED: Final = "proofstream.proof_aborted"
+    PROGRESS: Final = "proofstream.phase.progress"
     STATE_COST: Final = "proofstream.state.program_cost"
     OTHER: Final = "proofstream.event"
 
@@ -46,10 +53,16 @@ class Attr:
     SESSION_REFUSED: Final = "proofstream.session.refused"
     SESSION_PROOFS: Final = "proofstream.session.proofs"
     SESSION_ABORTED: Final = "proofstream.session.aborted"
+    SESSION_OVERLAPS: Final = "proofstream.session.overlaps"
     JOB_ID: Final = "proofstream.job.id"
     TIME_SOURCE: Final = "proofstream.time.source"
     START_SEEN: Final = "proofstream.start_seen"
+    START_SOURCE: Final = "proofstream.start.source"
     END_SEEN: Final = "proofstream.end_seen"
+    END_AMBIGUOUS: Final = "proofstream.end_ambiguous"
+    DURATION_SOURCE: Final = "proofstream.duration.source"
+    SELF_TIME: Final = "proofstream.self_time"
+    DERIVED: Final = "proofstream.derived"
     LOST_EVENTS: Final = "proofstream.lost_events"
     NOTES_DROPPED: Final = "proofstream.notes.dropped"
     EVENTS_MOVED: Final = "proofstream.events.moved"
@@ -69,6 +82,8 @@ class Attr:
     GPU_STATUS_COUNT: Final = "proofstream.gpu_status.count"
     GPU_STATUS_DEVICES: Final = "proofstream.gpu_status.devices"
     ABORTED_REASON: Final = "proofstream.aborted.reason"
+    ABORTED_PHASE: Final = "proofstream.aborted.phase"
+    ABORTED_SILENCE: Final = "proofstream.aborted.silence"
     ABORTED_LAYER: Final = "proofstream.aborted.layer"
     ABORTED_LAYER_KIND: Final = "proofstream.aborted.layer_kind"
 
@@ -103,6 +118,20 @@ class Attr:
     ROUND_DEGREE: Final = "proofstream.round.degree"
     ROUND_COEFFICIENTS: Final = "proofstream.round.coefficients"
     ROUND_CLAIM: Final = "proofstream.round.claim"
+
+    PHASE_NAME: Final = "proofstream.phase.name"
+    PHASE_NUMBER: Final = "proofstream.phase.number"
+    PHASE_DONE: Final = "proofstream.phase.done"
+    PHASE_TOTAL: Final = "proofstream.phase.total"
+    PHASE_REPORTED_DURATION: Final = "proofstream.phase.reported_duration_ns"
+    PHASE_AFTER_COMPLETE: Final = "proofstream.phase.after_complete"
+    PHASE_ATTRIBUTE: Final = "proofstream.phase.attribute.<key>"
+    PHASE_ATTRIBUTES_DROPPED: Final = "proofstream.phase.attributes_dropped"
+    PROGRESS_UNPLACED: Final = "proofstream.phase.progress_unplaced"
+    SUMMED_NAMES: Final = "proofstream.phase.summed.names"
+    SUMMED_COUNTS: Final = "proofstream.phase.summed.counts"
+    SUMMED_DURATIONS: Final = "proofstream.phase.summed.durations"
+    SUMMED_LONGEST: Final = "proofstream.phase.summed.longest"
 
     WEIGHT_NODE_ID: Final = "proofstream.weight.node_id"
     WEIGHT_POINT_LEN: Final = "proofstream.weight.eval_point_len"
@@ -160,6 +189,11 @@ def state_program_bytes(program: str) -> str:
     return Attr.STATE_PROGRAM_BYTES.replace("<program>", program)
 
 
+def phase_attribute(key: str) -> str:
+    """Return the key of the attribute for what a producer says of a phase under a key of its own."""
+    return Attr.PHASE_ATTRIBUTE.replace("<key>", key)
+
+
 class Label:
     """Keys of the attributes of metrics. Each has few values: never a layer's index, a proof's id or a round."""
 
@@ -167,6 +201,7 @@ class Label:
     BACKEND: Final = "proofstream.proof.backend"
     OUTCOME: Final = "proofstream.proof.outcome"
     PHASE: Final = "proofstream.proof.phase"
+    PHASE_NAME: Final = "proofstream.phase.name"
     SLOT: Final = "proofstream.slot"
     LAYER_KIND: Final = "proofstream.layer.kind"
     PROOF_KIND: Final = "proofstream.layer.proof_kind"
@@ -292,6 +327,28 @@ class Metrics:
         (*_SLOT, Label.PHASE),
         "Time since the last event of each running proof.",
         True,
+    )
+    PROOF_LONGEST_SILENCE: Final = Metric(
+        "proofstream.proof.longest_silence",
+        "s",
+        Instrument.GAUGE,
+        (*_PROOF, Label.PHASE),
+        "Longest time without an event in the proof that completed last.",
+        True,
+    )
+    PROOF_PHASE_DURATION: Final = Metric(
+        "proofstream.proof.phase.duration",
+        "s",
+        Instrument.HISTOGRAM,
+        (*_ENDED, Label.PHASE),
+        "How long proofs took before, in and after their layers.",
+    )
+    PHASE_DURATION: Final = Metric(
+        "proofstream.phase.duration",
+        "s",
+        Instrument.HISTOGRAM,
+        (*_PROOF, Label.PHASE_NAME),
+        "How long the phases took that the user has chosen.",
     )
 
     LAYER_DURATION: Final = Metric(

@@ -38,7 +38,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanRef(msgspec.Struct, frozen=True, gc=False):
-    """A pointer from a metric or log record to the span that it belongs to.
+    """A pointer to a span: from a metric, a log record, a span below it, or a span of another trace.
 
     Attributes:
         trace_id: 32 lower-case hex digits.
@@ -59,13 +59,6 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
 
 
-class SpanLink(msgspec.Struct, frozen=True, gc=False):
-    """A pointer to a span of another trace."""
-
-    trace_id: str
-    span_id: str
-
-
 class SpanValues(msgspec.Struct, kw_only=True):
     """One span; every value in it is safe to export.
 
@@ -75,6 +68,7 @@ class SpanValues(msgspec.Struct, kw_only=True):
         span_id: 16 lower-case hex digits.
         parent_span_id: 16 lower-case hex digits, or empty for a root.
         root_span_id: The topmost of our spans above it, or itself. Sampling is decided once for that span.
+        sampled: Whether it is exported.
         remote_parent: Whether its parent is in another process.
         trace_state: W3C tracestate.
         start_unix_nano: When it began.
@@ -92,6 +86,7 @@ class SpanValues(msgspec.Struct, kw_only=True):
     span_id: str
     parent_span_id: str
     root_span_id: str
+    sampled: bool
     remote_parent: bool
     trace_state: str
     start_unix_nano: int
@@ -99,7 +94,7 @@ class SpanValues(msgspec.Struct, kw_only=True):
     attributes: Attributes
     events: list[SpanEvent]
     dropped_events: int
-    links: list[SpanLink]
+    links: list[SpanRef]
     error: str | None
     resource: tuple[tuple[str, str], ...]
 
@@ -114,39 +109,38 @@ class SpanValues(msgspec.Struct, kw_only=True):
         return _SAMPLED | _HAS_IS_REMOTE | (_IS_REMOTE if self.remote_parent else 0)
 
 
-class StartedRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """A root span as its writer began it.
+class SpanWriter(Protocol):
+    """Takes spans. All calls come from one thread.
 
     Attributes:
-        trace_id: The trace that it really is in.
-        span_id: The id that it really has.
-        sampled: Whether it and the spans below it are exported.
+        keeps_ids: Whether spans get the ids that they come with. If not, a span's ids are known once it starts.
     """
 
-    trace_id: str
-    span_id: str
-    sampled: bool
+    keeps_ids: bool
 
+    def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
+        """Begin a span whose ids are needed before it ends, and return where it really is.
 
-class SpanWriter(Protocol):
-    """Takes spans. All calls come from one thread."""
-
-    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
-        """Begin a root span: a proof, a session, or an interval outside of any proof."""
+        Each root is started: a proof, a session, or an interval outside of any proof. `parent` is the third-party span
+        above it; of a span below another one of ours it is None.
+        """
         ...
 
-    def end_span(self, span: SpanValues) -> None:
-        """Take a finished span. Roots were started before; other spans were not."""
+    def end_span(self, span: SpanValues) -> SpanRef:
+        """Take a finished span, and return where it really is. Its parent was started before, or has ended."""
         ...
 
 
 class _Nowhere:
     """Writes no spans, for runs that export only metrics or logs: those still need the bounds and ids of spans."""
 
-    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
-        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=False)
+    keeps_ids = True
 
-    def end_span(self, span: SpanValues) -> None: ...
+    def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
+        return SpanRef(span.trace_id, span.span_id, sampled=False)
+
+    def end_span(self, span: SpanValues) -> SpanRef:
+        return SpanRef(span.trace_id, span.span_id, sampled=False)
 
 
 NOWHERE: SpanWriter = _Nowhere()

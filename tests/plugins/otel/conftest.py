@@ -27,6 +27,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from proofstream import (
+    Decoded,
     Envelope,
     LayerEnd,
     LayerKind,
@@ -38,6 +39,7 @@ from proofstream import (
     RoundPoly,
     SecureField,
     SumcheckRound,
+    encode_event,
 )
 from proofstream.testing import envelopes, read_stream
 
@@ -506,6 +508,19 @@ def small_proof(rounds: int = 2) -> list[ProofEvent]:
     """A proof of one layer."""
     made = [sumcheck_round(i, total=rounds) for i in range(rounds)]
     return [proof_start(), layer_start(), *made, layer_end(), proof_complete()]
+
+
+def of_job(job_id: str, *events: ProofEvent, inside: str | None = None) -> list[Decoded]:
+    """Events of a job; `inside` is the job that its proof was started in."""
+    return [
+        Decoded(
+            event=event,
+            raw=encode_event(event),
+            job_id=job_id,
+            parent_job_id=inside if isinstance(event, ProofStart) else None,
+        )
+        for event in events
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from proofstream_otel.values.span_limits import Rounds
         ({"metric_interval_s": 0}, "otel.metric_interval_s: input should be greater than or equal to 0.1"),
         ({"metrics": "some"}, "otel.metrics: input should be a valid boolean, unable to interpret input"),
         ({"max_round_events": -1}, "otel.max_round_events: input should be greater than or equal to 0"),
+        ({"phase_metrics": "commit"}, "otel.phase_metrics: input should be a valid list"),
         ({"headers": {"a": 1}}, "otel.headers.a: input should be a valid string"),
     ],
 )
@@ -43,7 +44,7 @@ def test_an_error_about_a_misspelt_key_names_the_right_ones() -> None:
     assert str(raised.value) == (
         "otel.endpont: there is no such key; "
         "known are endpoint, file, headers, logs, max_file_bytes, max_queue_bytes, max_round_events, "
-        "metric_interval_s, metrics, rounds"
+        "metric_interval_s, metrics, phase_metrics, rounds"
     )
 
 

@@ -163,7 +163,7 @@ def test_9_a_process_ends_in_time_with_a_full_queue_and_a_dead_receiver(
         check=True,
     )
     assert time.monotonic() - began < 15  # a slow machine starts slowly; the SDK's own exporters take 30 s more
-    assert done.stdout.strip() == (str(4 * 213) if how == "close" else "0")
+    assert done.stdout.strip() == (str(4 * 214) if how == "close" else "0")
 
 
 def test_10_nothing_is_flushed_on_the_callers_thread(kit: Any, silent: str) -> None:
@@ -227,9 +227,9 @@ def test_12_and_13_a_forked_child_sends_nothing_and_does_not_hang(
         timeout=30,
         check=True,
     )
-    assert len(kit.read_file(tmp_path / "traces.jsonl")) == 213
-    assert len(receiver.spans) == (213 if scheme == "http" else 0)
-    assert done.stdout.strip() == ("0" if scheme == "http" else "213")
+    assert len(kit.read_file(tmp_path / "traces.jsonl")) == 214
+    assert len(receiver.spans) == (214 if scheme == "http" else 0)
+    assert done.stdout.strip() == ("0" if scheme == "http" else "214")
 
 
 def test_14_a_long_outage_is_two_log_lines_of_ours(
@@ -254,7 +254,7 @@ def test_15_open_spans_are_exported_as_aborted_at_the_end(kit: Any, receiver: An
     assert receiver.spans == []
     host.close()
     spans = {span.name: span for span in receiver.spans}
-    assert spans["proof"].status == (2, "the session was interrupted: proofstream stopped (last layer 0, MatMul)")
+    assert spans["proof"].status == (2, "the session was interrupted: proofstream stopped; in layer 0 MatMul")
     assert spans["layer MatMul"].status[0] == 2
     assert len(spans["layer MatMul"].rounds()) == 1
     assert spans["session"].attributes["proofstream.session.outcome"] == "interrupted"
@@ -299,7 +299,7 @@ def test_17_closing_while_the_interpreter_exits_starts_no_thread(kit: Any, recei
         check=True,
     )
     assert done.stderr == ""
-    assert len(receiver.spans) == 38
+    assert len(receiver.spans) == 39
 
 
 def test_18_late_events_are_counted_without_a_warning(
@@ -308,7 +308,7 @@ def test_18_late_events_are_counted_without_a_warning(
     items = [kit.proof_start(), kit.layer_start(), kit.layer_end(), kit.sumcheck_round(), kit.proof_complete()]
     spans = exported(kit, tmp_path, envelopes([*items, kit.layer_end()]))
     assert caplog.records == []
-    assert len(kit.read_file(tmp_path / "traces.jsonl")) == 5
+    assert len(kit.read_file(tmp_path / "traces.jsonl")) == 6
     assert spans["session"].attributes["proofstream.session.proofs"] == 2
 
 

@@ -62,11 +62,11 @@ def test_a_layer_without_an_end_is_marked_but_not_an_error(kit: Any, tmp_path: P
     assert named(spans, "proof")[0].attributes["proofstream.proof.num_layers"] == expected["num_layers"]
 
 
-def test_an_aborted_proof_is_an_error_that_names_the_last_layer(kit: Any, tmp_path: Path) -> None:
+def test_an_aborted_proof_is_an_error_that_names_its_layer(kit: Any, tmp_path: Path) -> None:
     spans, expected = export(kit, "aborted-then-next", tmp_path)
     aborted = [span for span in named(spans, "proof") if span.status[0] == 2]
     assert [span.attributes["proofstream.aborted.layer"] for span in aborted] == [expected["aborted_in_layer"]]
-    assert aborted[0].status == (2, "another proof started (last layer 9, MatMul)")
+    assert aborted[0].status == (2, "another proof started; in layer 9 MatMul")
     assert [span.status for span in named(spans, "layer") if span.status[0]] == [(2, "another proof started")]
     session = named(spans, "session")[0]
     assert session.attributes["proofstream.session.proofs"] == 2

@@ -163,7 +163,7 @@ def test_what_is_open_at_the_end_is_ended(kit: Any) -> None:
     ended = {span.name: span.status.description for span in exporter.get_finished_spans()}
     assert ended == {
         "layer MatMul": "the session was interrupted: proofstream stopped",
-        "proof": "the session was interrupted: proofstream stopped (last layer 0, MatMul)",
+        "proof": "the session was interrupted: proofstream stopped; in layer 0 MatMul",
         "session": None,
     }
 
@@ -218,3 +218,81 @@ def test_asking_for_the_plugin_alone_means_the_default_endpoint(monkeypatch: pyt
     finally:
         host.close(0.1)
     assert found.proofstream_configure(InlineHost(RecordingPlugin(), asked=False).context) is False
+
+
+def nested(kit: Any) -> list[ps.Decoded]:
+    """A proof inside another one, with phases in layers and layers in phases, and a phase after the end."""
+
+    def phase(name: str, *inside: ps.ProofEvent) -> list[ps.ProofEvent]:
+        return [ps.PhaseStart(name=name), *inside, ps.PhaseEnd(name=name)]
+
+    layer = [kit.layer_start(), *phase("reduce", *phase("fold")), kit.layer_end()]
+    return [
+        *kit.of_job("outer", kit.proof_start(), ps.PhaseStart(name="prepare")),
+        *kit.of_job("inner", kit.proof_start(), *phase("walk", *phase("group", *layer)), inside="outer"),
+        *kit.of_job("outer", ps.PhaseEnd(name="prepare"), *layer, ps.PhaseStart(name="commit"), *phase("hash")),
+        *kit.of_job("inner", kit.proof_complete()),
+        *kit.of_job("outer", kit.proof_complete(), ps.PhaseEnd(name="commit"), *phase("attention", *phase("head"))),
+    ]
+
+
+class TestPhases:
+    """Spans below spans that have no ids yet when they begin."""
+
+    @pytest.mark.parametrize("step_ns", [2_000_000, 300_000])
+    def test_both_writers_say_the_same(self, kit: Any, tmp_path: Path, step_ns: int) -> None:
+        provider, exporter = make_provider()
+        borrowed = InlineHost(OtelPlugin(tracer_provider=provider))
+        owned = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+        alone = [ps.PhaseStart(name="load"), ps.PhaseStart(name="read"), ps.PhaseEnd(name="read")]
+        for host in (borrowed, owned):
+            host.feed(envelopes([*alone, ps.PhaseEnd(name="load"), *nested(kit)], step_ns=step_ns))
+            host.close()
+        made = exporter.get_finished_spans()
+        written = kit.read_file(tmp_path / "traces.jsonl")
+        assert [content(span) for span in made] == [content_of_file(span) for span in written]
+        above = parents([ids_of(span) for span in made])
+        assert above == parents([(s.name, s.span_id, s.parent_span_id) for s in written])
+        assert above.count(None) == 2, "the session and the outer proof"
+        assert len({trace_of(span) for span in made}) == 2
+
+    def test_a_span_ends_after_it_was_made_and_none_is_left_open(self, kit: Any) -> None:
+        provider, exporter = make_provider()
+        started: list[str] = []
+
+        class Counting(SimpleSpanProcessor):
+            def on_start(self, span: Any, parent_context: Any = None) -> None:
+                started.append(span.name)
+
+        provider.add_span_processor(Counting(InMemorySpanExporter()))
+        host = InlineHost(OtelPlugin(tracer_provider=provider))
+        host.feed(envelopes(nested(kit), step_ns=300_000))
+        host.close()
+        assert sorted(started) == sorted(span.name for span in exporter.get_finished_spans())
+        assert "phase fold" not in started, "it is summed up"
+
+    @pytest.mark.parametrize("sampler", [sampling.ALWAYS_OFF, sampling.ParentBased(sampling.ALWAYS_OFF)])
+    def test_an_unsampled_proof_is_left_out_with_all_below_it(self, kit: Any, sampler: sampling.Sampler) -> None:
+        provider, exporter = make_provider(sampler=sampler)
+        host = InlineHost(OtelPlugin(tracer_provider=provider))
+        started = host.feed(envelopes(nested(kit), step_ns=2_000_000))
+        host.close()
+        assert [event.sampled for event in started if isinstance(event, ps.TraceStarted)] == [False, False]
+        assert exporter.get_finished_spans() == ()
+
+    def test_the_parents_trace_state_reaches_every_span(self, kit: Any) -> None:
+        class Marking(sampling.Sampler):
+            def should_sample(self, *_: Any, **__: Any) -> sampling.SamplingResult:
+                return sampling.SamplingResult(
+                    sampling.Decision.RECORD_AND_SAMPLE, trace_state=trace.TraceState([("app", "1")])
+                )
+
+            def get_description(self) -> str:
+                return "marking"
+
+        provider, exporter = make_provider(sampler=sampling.ParentBased(Marking()))
+        host = InlineHost(OtelPlugin(tracer_provider=provider))
+        host.feed(envelopes(nested(kit), step_ns=2_000_000))
+        host.close()
+        states = {span.context.trace_state.to_header() for span in exporter.get_finished_spans() if span.context}
+        assert states == {"app=1"}

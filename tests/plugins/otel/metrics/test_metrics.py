@@ -19,7 +19,8 @@ from proofstream_otel import OtelPlugin
 from proofstream_otel.metrics.gpus import GpuMetrics
 from proofstream_otel.metrics.meter import MAX_SERIES
 from proofstream_otel.metrics.own_meter import OwnMeter
-from proofstream_otel.metrics.proofs import Phase, ProofMetrics, phase_of
+from proofstream_otel.metrics.proofs import ProofMetrics
+from proofstream_otel.metrics.running import Stage, stage_of
 from proofstream_otel.values import semconv
 from proofstream_otel.values.metric_points import MetricPoints, NumberPoint
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Label, Metrics
@@ -134,6 +135,8 @@ def everything(kit: Any) -> list[ps.ProofEvent | ps.Decoded]:
         ps.AggregatedBindingEnd(duration_ms=1, estimated_calldata_felts=1234),
         ps.StarkProofStart(num_activation_layers=1, num_add_layers=0, num_layernorm_layers=0),
         ps.StarkProofEnd(duration_ms=1),
+        ps.PhaseStart(name="commit"),
+        ps.PhaseEnd(name="commit"),
         kit.proof_complete(),
         kit.proof_start(),
         ps.Log(level=ps.LogLevel.Warn, message="lagged 5 events"),
@@ -146,7 +149,7 @@ def everything(kit: Any) -> list[ps.ProofEvent | ps.Decoded]:
 def seen(kit: Any, tmp_path: Path) -> list[Any]:
     """The points of a run that fills every metric: with a proof that runs, one that ended, and trouble."""
     (tmp_path / "one").mkdir()
-    settings = {"file": str(tmp_path / "one"), "metric_interval_s": 0.1}
+    settings = {"file": str(tmp_path / "one"), "metric_interval_s": 0.1, "phase_metrics": ["commit"]}
     host = InlineHost(OtelPlugin(), settings, live=True)
     host.feed(at_host(health(), ps.EventsLost(where="intake", counts={"Log": 2})))
     host.feed(at_host(health(status="failed", dropped={"Log": 3}), gpu(), STATE_COST, STATE_MOVED))
@@ -193,9 +196,9 @@ def test_every_metric_of_the_table_is_exported_as_the_table_says(kit: Any, seen:
 def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     complete, aborted = (*PROVER, "complete"), (*PROVER, "aborted")
     assert values(kit, seen, Metrics.PROOFS) == {complete: 1, aborted: 2}
-    assert values(kit, seen, Metrics.PROOF_DURATION)[complete] == pytest.approx(13.0)
-    assert values(kit, seen, Metrics.PROOF_LAST_DURATION)[complete] == pytest.approx(13.0)
-    assert values(kit, seen, Metrics.PROOF_LAST_END)[complete] == pytest.approx(START_UNIX_NANO / S + 14)
+    assert values(kit, seen, Metrics.PROOF_DURATION)[complete] == pytest.approx(15.0)
+    assert values(kit, seen, Metrics.PROOF_LAST_DURATION)[complete] == pytest.approx(15.0)
+    assert values(kit, seen, Metrics.PROOF_LAST_END)[complete] == pytest.approx(START_UNIX_NANO / S + 16)
     assert values(kit, seen, Metrics.LAYER_DURATION) == pytest.approx(
         {("MatMul", "Sumcheck", *PROVER): 4.001}  # four seconds, and a millisecond in the other session
     )
@@ -204,6 +207,7 @@ def test_a_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     assert values(kit, seen, Metrics.WEIGHT_BINDING_DURATION) == {PROVER: pytest.approx(1.0)}
     assert values(kit, seen, Metrics.WEIGHT_BINDING_CALLDATA) == {PROVER: 1234}
     assert values(kit, seen, Metrics.STARK_DURATION) == {PROVER: pytest.approx(1.0)}
+    assert values(kit, seen, Metrics.PHASE_DURATION) == {("commit", *PROVER): pytest.approx(1.0)}
 
 
 def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
@@ -213,8 +217,8 @@ def test_a_running_proof_in_figures(kit: Any, seen: list[Any]) -> None:
     assert values(kit, seen, Metrics.PROOF_LAYERS_CLOSED) == {(*PROVER, "0"): 1}
     assert 0.1 < values(kit, seen, Metrics.PROOF_ELAPSED)[*PROVER, "0"] < 30
     silence = values(kit, seen, Metrics.PROOF_SILENCE)
-    assert set(silence) == {(*PROVER[:1], "mlp", "between", "0")}
-    assert 0.1 < silence[PROVER[0], "mlp", "between", "0"] < 30
+    assert set(silence) == {(*PROVER[:1], "mlp", "between_layers", "0")}
+    assert 0.1 < silence[PROVER[0], "mlp", "between_layers", "0"] < 30
     counts = [p.value for p in seen if p.name == Metrics.PROOFS_RUNNING.name]
     assert counts == [1, 0]
 
@@ -425,7 +429,7 @@ class TestSlots:
             follower.feed(envelopes([], session_id=name)[1:])
         assert self.slots(meter) == {}
         live = names_of(meter.collect()) & {metric.name for metric in METRICS if metric.is_live}
-        assert live == {Metrics.PROOFS_RUNNING.name}
+        assert live == {Metrics.PROOFS_RUNNING.name, Metrics.PROOF_LONGEST_SILENCE.name}
 
     @given(st.lists(st.integers(0, 4), max_size=30))
     def test_the_lowest_free_slot_is_always_taken(self, turns: list[int]) -> None:
@@ -455,22 +459,65 @@ class TestSlots:
         items = envelopes([kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_end(2), kit.proof_complete()])
         follower.feed(items[:2])
         now[0] = 40.0
-        assert silence() == [(Phase.BEFORE_LAYERS, 40.0)]
+        assert silence() == [(Stage.BEFORE_LAYERS, 40.0)]
         follower.feed(items[2:3])
         now[0] = 47.0
-        assert silence() == [(Phase.LAYERS, 7.0)]
+        assert silence() == [(Stage.LAYERS, 7.0)]
         follower.feed(items[3:4])
         now[0] = 50.0
-        assert silence() == [(Phase.BETWEEN, 3.0)]
+        assert silence() == [(Stage.BETWEEN_LAYERS, 3.0)]
         follower.feed(items[4:])
         assert silence() == []
+
+    def test_the_longest_silence_of_a_complete_proof_is_kept_by_phase(self, kit: Any) -> None:
+        now = [0.0]
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True, clock=lambda: now[0]))
+
+        def hear(after_s: float, *items: ps.Envelope) -> None:
+            now[0] += after_s
+            follower.feed(list(items))
+            follower.metrics.flush()
+
+        def kept() -> dict[Any, Any]:
+            points = points_of(meter.collect(), Metrics.PROOF_LONGEST_SILENCE)
+            return {point.attributes[Label.PHASE]: point.value for point in points}
+
+        start, layer, end = kit.proof_start(num_layers=1), kit.layer_start(), kit.layer_end()
+        items = envelopes([start, layer, kit.sumcheck_round(), end, kit.proof_complete(), start, layer])
+        for after_s, item in zip((0, 0, 8, 2, 25), items, strict=False):
+            hear(after_s, item)
+        assert kept() == {}
+        hear(21, items[5])
+        expected = {Stage.BEFORE_LAYERS: 8, Stage.LAYERS: 25, Stage.AFTER_LAYERS: 21}
+        assert kept() == expected
+        hear(1, items[6])
+        hear(4000, items[7])
+        hear(4000, items[8])  # the session ends: a proof that hung and died is no measure
+        assert kept() == expected
+
+    def test_a_proof_is_alive_in_those_that_it_has_started(self, kit: Any) -> None:
+        now = [0.0]
+        meter = OwnMeter()
+        follower = Follower(ProofMetrics(meter, live=True, clock=lambda: now[0]))
+        outer = kit.of_job("outer", kit.proof_start())
+        inner = kit.of_job("inner", kit.proof_start(), kit.layer_start(), inside="outer")
+        items = envelopes([*outer, *inner], close=False)
+        follower.feed(items[:3])
+        follower.metrics.flush()
+        now[0] = 40.0
+        follower.feed(items[3:])
+        follower.metrics.flush()
+        now[0] = 41.0
+        silences = {point.value for point in points_of(meter.collect(), Metrics.PROOF_SILENCE)}
+        assert silences == {1.0}
 
     def test_a_layer_without_an_end_does_not_stay_open_forever(self, kit: Any) -> None:
         follower = Follower(ProofMetrics(OwnMeter(), live=True))
         items = [kit.proof_start(num_layers=3), kit.layer_start(2), kit.layer_start(1), kit.layer_end(1)]
         follower.feed(envelopes(items, close=False))
         (proof,) = follower.timelines.open_proofs
-        assert phase_of(proof) == Phase.BETWEEN
+        assert stage_of(proof) == Stage.BETWEEN_LAYERS
 
 
 class Follower:

@@ -45,7 +45,7 @@ def test_a_file_that_is_full_is_set_aside(kit: Any, tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.glob("traces*"))
     assert names == ["traces-1.jsonl", "traces-2.jsonl", "traces.jsonl"]
     assert all(path.stat().st_size <= 2**20 for path in tmp_path.iterdir())
-    assert sum(len(kit.read_file(path)) for path in tmp_path.glob("traces*")) == 2 * 213
+    assert sum(len(kit.read_file(path)) for path in tmp_path.glob("traces*")) == 2 * 214
 
 
 def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_full_disk_loses_what_does_not_fit_with_one_warning(kit: Any, tmp_path
     written, lost = map(int, done.stdout.split())
     spans = kit.read_file(tmp_path / "traces.jsonl")
     assert len(spans) == written > 0
-    assert written + lost == 213
+    assert written + lost == 214
     assert done.stderr.splitlines() == [
         f"traces are being lost: cannot write {tmp_path}/traces.jsonl: File too large",
         f"{lost} spans could not be written to {tmp_path}/traces.jsonl",
@@ -166,4 +166,4 @@ def test_a_killed_writer_leaves_whole_lines(kit: Any, tmp_path: Path) -> None:
     writer.stdout.close()
     content = (tmp_path / "traces.jsonl").read_bytes()
     assert content.endswith(b"\n")
-    assert len([json.loads(line) for line in content.splitlines()]) >= 3 * 38
+    assert len([json.loads(line) for line in content.splitlines()]) >= 3 * 39

@@ -96,7 +96,7 @@ def test_from_a_full_queue_the_oldest_go_and_are_counted(
     host.close()
     health = host.health()
     assert health["lost_spans"] > 0
-    assert health["spans_exported"] + health["lost_spans"] == 8 * 213
+    assert health["spans_exported"] + health["lost_spans"] == 8 * 214
     arrived = {span.span_id for span in receiver.spans}
     assert len(arrived) == health["spans_exported"]
     assert all(span.parent_span_id in arrived for span in receiver.spans if span.parent_span_id)

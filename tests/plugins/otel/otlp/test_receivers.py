@@ -74,10 +74,10 @@ def test_requests_are_batched_by_bytes(kit: Any, receiver: Any) -> None:
     for part in range(8):
         host.feed(kit.stream("smollm2-135m-cpu", session_id=f"session-{part}"))
     host.close()
-    assert len(receiver.spans) == 8 * 213
+    assert len(receiver.spans) == 8 * 214
     assert max(receiver.sizes) < 2**20 + 2**18
     assert len(receiver.sizes) < 8
-    assert len({span.span_id for span in receiver.spans}) == 8 * 213
+    assert len({span.span_id for span in receiver.spans}) == 8 * 214
 
 
 @pytest.mark.usefixtures("quick")

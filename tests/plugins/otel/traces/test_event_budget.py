@@ -53,6 +53,20 @@ def test_what_finds_no_memory_is_counted_and_said_once(
     ]
 
 
+@pytest.mark.usefixtures("small")
+def test_a_phase_without_a_span_gives_its_memory_back(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+    progress = [ps.PhaseProgress(done=done, total=10) for done in range(1, 11)]
+    short = [ps.PhaseStart(name="commit"), *progress, ps.PhaseEnd(name="commit")]
+    host.feed(envelopes([kit.proof_start(), *short * 500, kit.proof_complete()], step_ns=1000))
+    host.close()
+    (proof,) = [span for span in kit.read_file(tmp_path / "traces.jsonl") if span.name == "proof"]
+    assert proof.attributes["proofstream.phase.summed.counts"] == [500]
+    assert caplog.records == []
+
+
 def test_memory_that_comes_back_is_all_that_was_taken(kit: Any) -> None:
     budget = EventBudget(max_bytes=MIB)
     limits = SpanLimits(rounds=Rounds.SPAN_EVENTS, max_rounds=4, max_notes=3, max_events=7)

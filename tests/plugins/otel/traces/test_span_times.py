@@ -72,7 +72,7 @@ def test_no_event_is_outside_whatever_the_times(
     host.feed(at(layer_of(kit), seconds))
     host.close()
     spans = kit.read_file(folder / "traces.jsonl")
-    assert len(spans) == 3
+    assert {span.name for span in spans} - {"before_layers", "after_layers"} == {"session", "proof", "layer MatMul"}
     for span in spans:
         assert all(span.start_unix_nano <= event.time_unix_nano <= span.end_unix_nano for event in span.events)
 

@@ -24,7 +24,7 @@ from proofstream_otel.traces import held_spans
 from proofstream_otel.traces.held_spans import HOLD_S, ExpectedCosts
 from proofstream_otel.traces.mapping import SpanMapper
 from proofstream_otel.traces.parents import Parents
-from proofstream_otel.values.spans import Parent, SpanValues, StartedRoot
+from proofstream_otel.values.spans import Parent, SpanRef, SpanValues
 
 PRICER = "state-cost"
 BYTES = "proofstream.state.slot_zero.bytes"
@@ -83,16 +83,19 @@ class Clock:
 class Writer:
     """Keeps each span with the attributes and events that it had when it was written."""
 
+    keeps_ids = True
+
     def __init__(self) -> None:
         self.ended: list[SpanValues] = []
 
-    def start_root(self, span: SpanValues, parent: Parent | None) -> StartedRoot:
+    def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
         """Sample it."""
-        return StartedRoot(trace_id=span.trace_id, span_id=span.span_id, sampled=True)
+        return SpanRef(span.trace_id, span.span_id, sampled=True)
 
-    def end_span(self, span: SpanValues) -> None:
+    def end_span(self, span: SpanValues) -> SpanRef:
         """Keep a copy of it."""
         self.ended.append(msgspec.structs.replace(span, attributes=dict(span.attributes), events=list(span.events)))
+        return SpanRef(span.trace_id, span.span_id, sampled=span.sampled)
 
     def names(self) -> list[str]:
         """The spans' names, in the order in which they were written."""

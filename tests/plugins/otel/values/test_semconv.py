@@ -8,14 +8,23 @@ from typing import Any
 
 import pytest
 
+import proofstream as ps
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.values import semconv
 from proofstream_otel.values.safe import DIGITS
 
 PAGE = Path(__file__).parents[4] / "docs" / "semantic-conventions.md"
-TYPES = {"string", "bool", "int", "double", "int[]", "string[]"}
-PYTHON_TYPES = {"string": str, "bool": bool, "int": int, "double": float, "int[]": list, "string[]": list}
+TYPES = {"string", "bool", "int", "double", "int[]", "double[]", "string[]"}
+PYTHON_TYPES = {
+    "string": str,
+    "bool": bool,
+    "int": int,
+    "double": float,
+    "int[]": list,
+    "double[]": list,
+    "string[]": list,
+}
 
 
 def names(owner: type) -> set[str]:
@@ -81,12 +90,23 @@ def test_log_records_have_names_of_span_events() -> None:
     assert set(first_column("Log records")) == {semconv.EventName.LOG, semconv.EventName.ROUND}
 
 
+def phases(kit: Any) -> list[ps.ProofEvent]:
+    """A proof with a long phase around short ones, and one that dies in a layer, far behind the next."""
+    short = [ps.PhaseStart(name="hash"), ps.PhaseEnd(name="hash")]
+    progress = [ps.PhaseProgress(name="commit", done=1, total=2), ps.PhaseProgress(name="unknown", done=1)]
+    commit = [ps.PhaseStart(name="commit", phase=1, layer_idx=0), *short, *progress]
+    walk = [kit.proof_start(), kit.layer_start(), kit.layer_end()]
+    died = [*walk, *walk, kit.proof_complete(), ps.ProofAborted(reason="gone")]
+    return [*walk, *commit, kit.proof_complete(), ps.PhaseEnd(name="commit", phase=1, duration_ns=5), *died]
+
+
 def test_exported_names_and_types_are_those_of_the_page(kit: Any, tmp_path: Path) -> None:
     types = {row[0].strip("`"): PYTHON_TYPES[row[2]] for row in table("Attributes")}
     host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
     for part, stream in enumerate(["serde-all-variants", "aborted-then-next", "endless-and-holes"]):
         host.feed(kit.stream(stream, session_id=str(part)))
     host.feed(envelopes([], session_id="empty"))
+    host.feed(envelopes(phases(kit), session_id="phases", step_ns=800_000))
     host.close()
     seen: set[str] = set()
     for span in kit.read_file(tmp_path / "traces.jsonl"):
@@ -100,4 +120,4 @@ def test_exported_names_and_types_are_those_of_the_page(kit: Any, tmp_path: Path
                     assert (types[key.removesuffix(DIGITS)], type(value)) in {(int, str), (list, list)}, key
                 else:
                     assert isinstance(value, types[key]), key
-    assert len(seen) > 60
+    assert len(seen) > 80
