@@ -13,7 +13,7 @@ from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, Pro
 from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderInJob
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
-from proofstream.timeline import MOST_SHOWN_PHASES
+from proofstream.open_intervals import MOST_SHOWN_PHASES
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05

@@ -8,7 +8,7 @@ from stories import BEGIN, MS, Teller, layer_end, layer_start, log, proof_comple
 from proofstream import events as ev
 from proofstream.intervals import Closed, Noted, Phase
 from proofstream.observed import MAX_COMPLETED_JOBS, MAX_PHASE_NAMES, OTHER_PHASE
-from proofstream.timeline import MOST_SHOWN_PHASES
+from proofstream.open_intervals import MOST_SHOWN_PHASES
 
 
 @pytest.fixture

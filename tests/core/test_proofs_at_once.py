@@ -15,7 +15,7 @@ from proofstream import events as ev
 from proofstream.envelopes import Envelope
 from proofstream.host import Host
 from proofstream.intervals import Interval, Opened, Phase, Proof
-from proofstream.timeline import MAX_SET_ASIDE, MOST_SHOWN_PHASES, NOT_SEEN
+from proofstream.open_intervals import MAX_SET_ASIDE, MOST_SHOWN_PHASES, NOT_SEEN
 from proofstream.timelines import Timelines
 
 

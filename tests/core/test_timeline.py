@@ -27,9 +27,10 @@ from proofstream import events as ev
 from proofstream.envelopes import HOST, PRODUCER, Envelope, memory_of
 from proofstream.intervals import Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.observed import MAX_LOST_EVENTS, MAX_PENDING_BYTES, MAX_WAITING_JOBS
+from proofstream.open_intervals import MAX_OPEN_INTERVALS
 from proofstream.silence import MAX_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY
 from proofstream.testing import envelopes, read_stream
-from proofstream.timeline import MAX_OPEN_INTERVALS, MAX_PENDING
+from proofstream.timeline import MAX_PENDING
 from proofstream.timelines import MAX_ENDED, Timelines
 
 
