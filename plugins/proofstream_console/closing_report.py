@@ -101,12 +101,7 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, Text]]:
     if log_counts := _log_counts(summary):
         yield "log", log_counts
     if summary.time_sources:
-        yield (
-            "times",
-            Text(
-                "; ".join(words.TIME_SOURCES.get(s, safe_text(s, words.MAX_NAME)) for s in sorted(summary.time_sources))
-            ),
-        )
+        yield "times", Text(words.times(summary.time_sources, summary.time_resolution_ns))
     if said := _disagreement(summary):
         yield "", Text(said, style="yellow")
     yield from _sessions(summary)

@@ -22,7 +22,9 @@ _NEXT_SIZE = 1023.5
 _ENERGIES = ("J", "kJ", "MJ", "GJ", "TJ")
 _NEXT_ENERGY = 999.5
 _ONE_WHOLE, _TWO_WHOLE = 9.995, 99.95
-_UNITS = ((_SECOND, "s"), (10**6, "ms"), (10**3, f"{MICRO}s"), (1, "ns"))
+_MICROSECOND = 10**3
+_UNITS = ((_SECOND, "s"), (10**6, "ms"), (_MICROSECOND, f"{MICRO}s"))
+_LEAST = f"<1 {MICRO}s"
 
 MAX_KEPT = 600
 """Characters of a text that are kept: more are never shown."""
@@ -68,6 +70,8 @@ def duration(nanoseconds: float) -> str:
     """Return a duration in readable units, with three significant digits if it is below a minute."""
     if _is_impossible(nanoseconds):
         return UNKNOWN
+    if 0 < nanoseconds < _MICROSECOND:
+        return _LEAST  # less than it takes to send an event
     whole = _three_digits(int(nanoseconds))
     if whole < _MINUTE:
         for unit, name in _UNITS:

@@ -129,6 +129,7 @@ class RunSummary:
         self.sessions: dict[str, SessionSummary] = {}
         self.sources: deque[str] = deque(maxlen=3)
         self.time_sources: set[str] = set()
+        self.time_resolution_ns: int = 0
         self.recent: deque[ProofSummary] = deque(maxlen=max_recent)
         self.recent_aborted: deque[ProofSummary] = deque(maxlen=max_recent)
         self.by_kind: dict[str, DurationTally] = {}
@@ -289,6 +290,8 @@ class RunSummary:
         self.sources.append(session.source)
         if opened is not None:
             self._add_time_source(opened.time_source)
+            if isinstance(opened.time_resolution_ns, int):
+                self.time_resolution_ns = max(self.time_resolution_ns, opened.time_resolution_ns)
 
     def _add_time_source(self, source: str) -> None:
         if len(self.time_sources) < MAX_TIME_SOURCES:

@@ -545,3 +545,11 @@ TIME_SOURCES = {
     "reconstructed": "laid out from the producer's own durations",
 }
 """How event times came to be, in words."""
+
+
+def times(sources: Collection[str], resolution_ns: int) -> str:
+    """Return how event times came to be, and how far apart two times of arrival must lie to be told apart, if known."""
+    said = {source: TIME_SOURCES.get(source, safe_text(source, MAX_NAME)) for source in sorted(sources)}
+    if resolution_ns and "arrival" in said:
+        said["arrival"] += f", to {duration(resolution_ns)}"
+    return "; ".join(said.values())

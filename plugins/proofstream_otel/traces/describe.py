@@ -176,7 +176,12 @@ def energy_of(energy: GpuEnergy | None) -> dict[str, Any]:
 
 def session_opened(event: SessionOpened) -> dict[str, Any]:
     """Return the origin of a session."""
-    return {Attr.SESSION_SOURCE: event.source, Attr.TIME_SOURCE: event.time_source}
+    resolution_ns = event.time_resolution_ns
+    return {
+        Attr.SESSION_SOURCE: event.source,
+        Attr.TIME_SOURCE: event.time_source,
+        Attr.TIME_RESOLUTION: resolution_ns / 1e9 if isinstance(resolution_ns, int) else None,
+    }
 
 
 def session_closed(event: SessionClosed) -> dict[str, Any]:

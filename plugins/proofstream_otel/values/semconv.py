@@ -56,6 +56,7 @@ class Attr:
     SESSION_OVERLAPS: Final = "proofstream.session.overlaps"
     JOB_ID: Final = "proofstream.job.id"
     TIME_SOURCE: Final = "proofstream.time.source"
+    TIME_RESOLUTION: Final = "proofstream.time.resolution"
     START_SEEN: Final = "proofstream.start_seen"
     START_SOURCE: Final = "proofstream.start.source"
     END_SEEN: Final = "proofstream.end_seen"

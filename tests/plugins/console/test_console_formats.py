@@ -14,8 +14,8 @@ from proofstream_console.formats import ASCII_FORMS, duration, percent
     ("nanoseconds", "shown"),
     [
         (0, "0 ms"),
-        (7, "7.00 ns"),
-        (950, "950 ns"),
+        (7, "<1 µs"),
+        (950, "<1 µs"),
         (58_000, "58.0 µs"),
         (1_234_567, "1.23 ms"),
         (999_600_000, "1.00 s"),

@@ -125,6 +125,12 @@ def test_what_began_before_reading_did_took_at_least_so_long(genuine: Streams) -
     assert summary.totals.proof_time.timed == 0
 
 
+def test_times_of_arrival_say_how_exact_they_are() -> None:
+    assert words.times({"arrival"}, 500_000) == "stamped on arrival, to 500 µs"
+    assert words.times({"arrival"}, 0) == "stamped on arrival"
+    assert words.times({"envelope"}, 500_000) == "measured: each event came with its time"
+
+
 def test_a_proof_whose_start_was_laid_out_is_shown_with_at_least_its_time(genuine: Streams) -> None:
     clock = Clock()
     summary = summed(genuine("mlp", arrivals_from=30, seconds=0.5, close=False), clock=clock)

@@ -218,7 +218,7 @@ def test_report_names_the_aborted_proof_and_where_it_died(streams: Streams) -> N
     said = report_of(summary, width=100)
     assert said.startswith("✗ 2 proofs: 1 complete, 1 aborted\n")
     assert "1  proof on gpu-gkr      12      46       ?  aborted in layer 9 MatMul: another proof started" in said
-    assert "2  proof on gpu-gkr      22      90  3.32 s  complete" in said
+    assert "2  proof on gpu-gkr      22      90  33.2 s  complete" in said
     assert "NVIDIA H100 80GB HBM3 (reported)" in said, "its free memory never changes, so it is the total"
     assert "busy" not in said, "the utilization of this stream is the walk's progress in disguise"
 

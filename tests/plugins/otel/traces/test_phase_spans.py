@@ -11,6 +11,7 @@ import pytest
 import proofstream as ps
 from proofstream.testing import START_UNIX_NANO, InlineHost, envelopes
 from proofstream_otel import OtelPlugin
+from proofstream_otel.traces import describe
 
 MS = 1_000_000
 
@@ -401,3 +402,10 @@ def test_the_worth_of_each_duration_is_on_its_span(kit: Any, tmp_path: Path) -> 
         "session": (None, None),
     }
     assert {span.attributes.get("proofstream.time.source") for span in spans if span.name == "proof"} == {"envelope"}
+
+
+def test_a_session_says_how_exact_its_times_of_arrival_are() -> None:
+    opened = ps.SessionOpened(
+        source="x", time_source="arrival", traceparent=None, resource={}, time_resolution_ns=500_000
+    )
+    assert describe.session_opened(opened)["proofstream.time.resolution"] == 0.0005
