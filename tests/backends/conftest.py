@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -250,8 +251,11 @@ def spans_in(folder: Path) -> list[Span]:
 
 def _plain(value: dict[str, Any]) -> Any:
     ((kind, content),) = value.items()
-    if kind == "arrayValue":  # Jaeger keeps lists as their text
-        return json.dumps([_plain(one) for one in content.get("values", [])], separators=(",", ":"))
+    if kind == "arrayValue":
+        return [_plain(one) for one in content.get("values", [])]
+    if kind == "stringValue" and content.startswith("["):  # Jaeger keeps lists as their text, in Go's notation
+        with contextlib.suppress(ValueError):
+            return json.loads(content)
     return int(content) if kind == "intValue" else content
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,24 @@ def test_jaeger_lists_the_service_and_its_operations(kit: Any, command: Any, col
         return {one["name"] for one in answer["operations"]}
 
     kit.eventually(lambda: {"session", "proof", "layer MatMul"} <= operations())
+
+
+def test_jaeger_has_the_sums_of_short_phases(
+    kit: Any, command: Any, collector: Any, jaeger: Any, tmp_path: Path
+) -> None:
+    events = [{"PhaseStart": {"name": "commit"}}, {"PhaseStart": {"name": "hash"}}, {"PhaseEnd": {"name": "hash"}}]
+    lines = [
+        json.dumps(
+            {"v": 1, "seq": seq, "time_unix_nano": 10**18 + at_us * 1000, "session_id": tmp_path.name, "event": event}
+        )
+        for seq, (at_us, event) in enumerate(
+            zip((0, 10, 60, 5000), [*events, {"PhaseEnd": {"name": "commit"}}], strict=True)
+        )
+    ]
+    words = ("run", "-", "--otlp", collector.otlp_http, "--otlp-file", "sent", "--no-console")
+    result = command(*words, stdin="\n".join(lines) + "\n")
+    assert result.status == 0, result.err
+    sent = kit.spans_in(tmp_path / "sent")
+    (commit,) = [kit.comparable(span) for span in sent if span["name"] == "phase commit"]
+    assert commit["attributes"]["proofstream.phase.summed.durations"] == [5e-05]
+    kit.assert_stored(jaeger, sent)
