@@ -18,6 +18,20 @@ LineResult: TypeAlias = Decoded | Refusal
 """The result of decoding a line that is not blank."""
 
 
+class InputSettings(NamedTuple):
+    """How to read a file or a stream.
+
+    Attributes:
+        name: Its name, as shown to the user.
+        decoder: Decodes one line.
+        max_line_bytes: The longest line that is read.
+    """
+
+    name: str
+    decoder: LineDecoder
+    max_line_bytes: int
+
+
 class NumberedLine(NamedTuple):
     """One line and its number.
 

@@ -6,15 +6,16 @@ So it is kept in a file without a name until it ends, and is then read like a fi
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from proofstream.contracts import Feed, SourceRequest
+from proofstream.contracts import Feed
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals, Block
-from proofstream.sources.files import RedirectedFile
+from proofstream.sources.lines import InputSettings
+from proofstream.sources.replaying import Replay
 from proofstream.sources.routing import SessionRouter
-from proofstream.sources.streams import StreamSettings
 
 MAX_KEPT_BYTES = 4 * 2**30
 """The longest compressed stream that is read."""
@@ -22,18 +23,8 @@ MAX_KEPT_BYTES = 4 * 2**30
 _LOOK_UP_S = 0.2
 
 
-class _KeptStream(RedirectedFile):
-    def __init__(self, file: BinaryIO, settings: StreamSettings, stopped: Callable[[], bool]) -> None:
-        request = SourceRequest(uri="-", max_line_bytes=settings.max_line_bytes)
-        super().__init__(file.fileno(), request, settings.decoder, name=settings.name)
-        self._is_stopped = stopped
-
-    def _stopped(self, feed: Feed) -> bool:
-        return self._is_stopped()
-
-
 def deliver_packed(
-    begin: Iterable[Block], arrivals: Arrivals, settings: StreamSettings, feed: Feed, stopped: Callable[[], bool]
+    begin: Iterable[Block], arrivals: Arrivals, settings: InputSettings, feed: Feed, stopped: Callable[[], bool]
 ) -> None:
     """Deliver a compressed stream once it has ended.
 
@@ -59,7 +50,7 @@ def deliver_packed(
             if arrived is not None:
                 _keep(arrived, file, settings.name)
         file.seek(0)
-        _KeptStream(file, settings, stopped).run(feed)
+        Replay(settings, stopped=stopped).deliver(file, feed, latest_ns=time.time_ns())
     if arrivals.error is not None:
         raise SourceError(f"cannot read {settings.name}: {arrivals.error.strerror}") from arrivals.error
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from proofstream.contracts import Feed, SourceRequest
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals, Block, arrivals_at
 from proofstream.sources.compression import begins_compressed, may_begin_compressed
-from proofstream.sources.lines import LineReader
+from proofstream.sources.lines import InputSettings, LineReader
 from proofstream.sources.pacing import StopFlag
+from proofstream.sources.packed_streams import deliver_packed
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
 from proofstream.sources.routing import SessionRouter
@@ -21,22 +21,7 @@ from proofstream.wire import LineDecoder
 _LOOK_UP_S = 0.2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamSettings:
-    """How to read a stream.
-
-    Attributes:
-        name: The stream's name, as shown to the user.
-        decoder: Decodes one line.
-        max_line_bytes: The longest line that is read.
-    """
-
-    name: str
-    decoder: LineDecoder
-    max_line_bytes: int
-
-
-def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, stopped: Callable[[], bool]) -> None:
+def deliver_stream(arrivals: Arrivals, settings: InputSettings, feed: Feed, *, stopped: Callable[[], bool]) -> None:
     """Deliver lines as they arrive, until the writer closes the stream.
 
     Args:
@@ -51,9 +36,6 @@ def deliver_stream(arrivals: Arrivals, settings: StreamSettings, feed: Feed, *, 
     try:
         begin = _begin(arrivals, stopped)
         if begins_compressed(b"".join(block.data for block in begin)):
-            # Imported here because it reads a file, and files import this module.
-            from proofstream.sources.packed_streams import deliver_packed
-
             deliver_packed(begin, arrivals, settings, feed, stopped)
             return
         router = SessionRouter(feed, source=settings.name, time_source="arrival")
@@ -84,7 +66,7 @@ def _begin(arrivals: Arrivals, stopped: Callable[[], bool]) -> deque[Block]:
 def _deliver_all(
     begin: deque[Block],
     arrivals: Arrivals,
-    settings: StreamSettings,
+    settings: InputSettings,
     router: SessionRouter,
     stopped: Callable[[], bool],
 ) -> bool:
@@ -109,7 +91,7 @@ def _deliver_all(
     return False
 
 
-def _prior(block: Block, settings: StreamSettings) -> Prior | None:
+def _prior(block: Block, settings: InputSettings) -> Prior | None:
     if not block.was_waiting:
         return None
     found = scan(
@@ -126,7 +108,7 @@ class StdinSource:
     """Reads standard input from construction on: plugins may take longer to get ready than a layer takes to prove."""
 
     def __init__(self, request: SourceRequest, decoder: LineDecoder, *, descriptor: int = 0) -> None:
-        self._settings = StreamSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
+        self._settings = InputSettings(name="standard input", decoder=decoder, max_line_bytes=request.max_line_bytes)
         self._stop = StopFlag()
         self._arrivals = arrivals_at(descriptor)
 
