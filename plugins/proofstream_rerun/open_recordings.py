@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from proofstream import Proof
 from proofstream_rerun.scene.scene import Scene
-from proofstream_rerun.sdk.blueprint import blueprint
+from proofstream_rerun.sdk.blueprint import blueprint, shape_of
 from proofstream_rerun.sdk.canvas_writes import PropertyWrite, new_writes, snapshot_writes
 from proofstream_rerun.sdk.recordings import Recording, Write
 
@@ -62,6 +63,9 @@ class OpenRecording:
         scene.catch_up()
         if not self._has_begun:
             self._has_begun = True
+            # The viewer keeps one layout for each application, and would show another shape with this one's camera.
+            shape = shape_of(scene.grid.layers, scene.topics)
+            self._recording = replace(self._recording, application_id=f"{self._recording.application_id}: {shape}")
             self._shown_topics = scene.topics
             scene.grid.has_grown = False
             scene.canvas.take_statics()  # the snapshot that the recording begins with holds them already
@@ -136,7 +140,9 @@ class OpenRecordings:
             recording_id=recording_id,
             name=name,
             started_ns=started_ns,
-            blueprint=lambda: blueprint(scene.grid.walk.grid, frozenset(scene.canvas.tracks)),
+            blueprint=lambda: blueprint(
+                scene.grid.walk.grid, frozenset(scene.canvas.tracks), scene.grid.circuit.extent
+            ),
             snapshot=lambda: snapshot_writes(scene.canvas),
             properties=scene.properties,
         )
@@ -158,6 +164,10 @@ class OpenRecordings:
     def end_proof(self, proof: Proof) -> None:
         """Let the recording of a proof that has ended linger, so that late events still find it."""
         self._linger(self.running.pop(proof))
+
+    def of_ended_proof(self, proof: Proof) -> OpenRecording | None:
+        """Return the recording of a proof that has ended, if it still waits for late events; else None."""
+        return next((opened for opened in self._lingering if opened.scene.proof is proof), None)
 
     def find_proof(self, session_id: str, proof_ordinal: int) -> OpenRecording | None:
         """Return the recording of a session's proof by the proof's number; None if it is no longer open."""

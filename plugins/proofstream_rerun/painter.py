@@ -183,6 +183,7 @@ class Painter:
         aside = self._aside.get(type(envelope.event))
         if aside is not None and aside(envelope, envelope.event):
             return
+        running = self._recordings.running
         for change in self._timelines.feed(envelope):
             interval = change.interval
             proof = interval if interval is None or isinstance(interval, Proof) else interval.proof
@@ -190,17 +191,16 @@ class Painter:
                 self._take_alone(change)
             elif isinstance(change, Opened) and interval is proof:
                 self._begin_proof(proof, change.envelope)
-            elif proof not in self._recordings.running:
+            elif (recording := running.get(proof) or self._recordings.of_ended_proof(proof)) is None:
                 self._unplaced += 1  # its recording was closed because too many were open
             elif isinstance(change, Noted):
-                self._recordings.running[proof].scene.draw_event(change.envelope)
+                recording.scene.draw_event(change.envelope)
             else:
-                self._take_interval(change, change.interval, proof)
+                self._take_interval(change, change.interval, proof, recording.scene)
 
-    def _take_interval(self, change: Opened | Closed, interval: Interval, proof: Proof) -> None:
-        """Draw the end of a proof, or the start or end of an interval inside it."""
+    def _take_interval(self, change: Opened | Closed, interval: Interval, proof: Proof, scene: Scene) -> None:
+        """Draw the end of a proof, or the start or end of an interval inside it or after it."""
         envelope = change.envelope
-        scene = self._recordings.running[proof].scene
         if isinstance(change, Opened):
             scene.open_interval(interval, envelope)
             return

@@ -6,12 +6,13 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from genuine import envelope_lines
 from PIL import Image
 
 from proofstream import (
@@ -21,6 +22,9 @@ from proofstream import (
     LayerKind,
     LayerProofKind,
     LayerStart,
+    PhaseEnd,
+    PhaseProgress,
+    PhaseStart,
     ProofComplete,
     ProofEvent,
     ProofStart,
@@ -73,16 +77,20 @@ def coloured(picture: Any, rgb: tuple[int, int, int]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "source"),
-    [("digits", "demo:digits"), ("transformer", "demo:transformer"), ("smollm2", "smollm2-135m-cpu.jsonl")],
+    ("name", "source", "share"),
+    [
+        ("digits", "demo:digits", 0.3),
+        ("transformer", "demo:transformer", 0.5),
+        ("smollm2", "smollm2-135m-cpu.jsonl", 0.6),
+    ],
 )
 def test_a_proof_while_it_runs_and_when_it_is_done(
-    name: str, source: str, viewer: Any, wire_data: Path, tmp_path: Path
+    name: str, source: str, share: float, viewer: Any, wire_data: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "proof.rrd"
     record(wire_data / source if source.endswith(".jsonl") else source, path)
     (recording,) = viewer.open(path)
-    viewer.show(recording, share=0.6)
+    viewer.show(recording, share=share)
     running = viewer.shoot(f"{name}-running")
     viewer.show(recording)
     finished = viewer.shoot(f"{name}-finished")
@@ -106,15 +114,65 @@ def test_an_aborted_proof_is_red_and_the_next_one_is_not(viewer: Any, wire_data:
     assert coloured(green, RED) == 0
 
 
-@pytest.mark.parametrize(("layers", "rounds"), [(3, 6), (450, 210)])
+def record_events(events: Iterable[ProofEvent], path: Path) -> None:
+    """Write the recording of some events to a file; its name makes it another session than others."""
+    host = InlineHost(RerunPlugin(), {"connections": [f"file:{path}"]})
+    host.feed(envelopes(events, session_id=path.stem))
+    host.close()
+
+
+@pytest.mark.parametrize(("layers", "rounds"), [(3, 210), (12, 210), (281, 13), (450, 210)])
 def test_proofs_of_extreme_sizes(layers: int, rounds: int, viewer: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
-    host = InlineHost(RerunPlugin(), {"connections": [f"file:{path}"]})
-    host.feed(envelopes(proof_of(layers, rounds)))
-    host.close()
+    record_events(proof_of(layers, rounds), path)
     (recording,) = viewer.open(path)
     viewer.show(recording)
     assert_right(viewer.shoot(f"{layers}-layers"))
+
+
+@pytest.mark.parametrize("name", ["mlp", "error-in-walk"])
+def test_a_genuine_proof_without_a_circuit(name: str, viewer: Any, tmp_path: Path) -> None:
+    stream = tmp_path / "stream.jsonl"
+    stream.write_bytes(b"".join(line + b"\n" for line in envelope_lines(name)))
+    record(stream, tmp_path / "proof.rrd")
+    (recording,) = viewer.open(tmp_path / "proof.rrd")
+    viewer.show(recording)
+    assert_right(viewer.shoot(f"genuine-{name}"))
+
+
+def test_a_second_file_in_one_viewer_has_a_camera_of_its_own(viewer: Any, tmp_path: Path) -> None:
+    for layers in (3, 281):
+        record_events(proof_of(layers, 6), tmp_path / f"{layers}.rrd")
+    (small,) = viewer.open(tmp_path / "3.rrd")
+    (large,) = (one for one in viewer.open(tmp_path / "281.rrd") if one.store_id != small.store_id)
+    viewer.show(large)
+    assert_right(viewer.shoot("second-file"))
+
+
+def test_phases_before_in_and_after_a_proof(viewer: Any, tmp_path: Path) -> None:
+    record_events(with_phases(), tmp_path / "proof.rrd")
+    (recording,) = viewer.open(tmp_path / "proof.rrd")
+    viewer.show(recording)
+    assert_right(viewer.shoot("phases"))
+
+
+def with_phases() -> Iterator[ProofEvent]:
+    """Yield a proof that commits to its weights after its layers, in three steps, and is followed by one more phase."""
+    *walk, complete = proof_of(6, 8)
+    yield from walk
+    yield PhaseStart(name="weight commitments")
+    for _ in range(3):
+        yield from phase("commit")
+    yield PhaseEnd(name="weight commitments")
+    yield complete
+    yield from phase("attention proof")
+
+
+def phase(name: str) -> Iterator[ProofEvent]:
+    """Yield a phase of some milliseconds."""
+    yield PhaseStart(name=name)
+    yield from (PhaseProgress(name=name, done=done, total=9) for done in range(9))
+    yield PhaseEnd(name=name)
 
 
 def proof_of(layers: int, rounds: int) -> Iterator[ProofEvent]:

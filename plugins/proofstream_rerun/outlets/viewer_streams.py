@@ -13,6 +13,8 @@ from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, 
 if TYPE_CHECKING:
     import rerun.blueprint as rrb
 
+MAX_SHOWN = 64
+"""How many applications' layouts are remembered, so that the same one is not sent twice in a row."""
 MAX_ENDED = 8
 """How many streams of ended recordings stay open until a flush confirms that the viewer has received them."""
 _TICK_S = 0.1
@@ -38,7 +40,7 @@ class ViewerStreams:
         self._url = url
         self._sender = sender
         self._opened: dict[Chapter, _OpenStream] = {}
-        self._shown: tuple[str, rrb.Blueprint] | None = None
+        self._shown: dict[str, rrb.Blueprint] = {}
 
     def send_entry(self, entry: Entry) -> None:
         """Send an entry, after the properties and opening of its recording if that is new to the viewer."""
@@ -55,9 +57,12 @@ class ViewerStreams:
 
     def _show_blueprint(self, chapter: Chapter, stream: rr.RecordingStream) -> None:
         """Send a recording's layout, unless the application has it already: a server keeps each one that it is sent."""
-        shown = chapter.recording.application_id, chapter.blueprint
-        if shown != self._shown:
-            self._shown = shown
+        application_id = chapter.recording.application_id
+        before = self._shown.pop(application_id, None)
+        self._shown[application_id] = chapter.blueprint  # at the end, so that the one unused for longest goes first
+        if len(self._shown) > MAX_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        if before is not chapter.blueprint:
             self._sender.send_blueprint(chapter.blueprint, stream)
 
     def _open(self, chapter: Chapter) -> _OpenStream:
@@ -95,4 +100,4 @@ class ViewerStreams:
     def close(self) -> None:
         """Close all streams. This returns at once if the peer has gone or has received everything."""
         self._opened.clear()
-        self._shown = None
+        self._shown.clear()

@@ -17,6 +17,10 @@ MAX_ENTITIES = 512
 _LAST_NS = 2**63 - 1
 """The last time that Rerun can store, as its times are signed 64-bit integers."""
 
+BEYOND = 0.1
+"""How far the time goes on after a proof's end, as a share of its duration: enough for the final states' words."""
+_LEAST_BEYOND_NS = 1000
+
 KEPT_LINES = 256
 """How many lines of one log are kept for the snapshot."""
 
@@ -87,6 +91,7 @@ class Canvas:
         self.waiting: int = 0
         self.undrawn: int = 0
         self._started_ns = started_ns
+        self._first_seq: int | None = None
         self._now: Moment = 0, 0, started_ns
         self._changed_statics: dict[tuple[str, type[Mark]], None] = {}
 
@@ -96,6 +101,8 @@ class Canvas:
         Events from before the proof began are drawn at its start, and times never go back: a viewer shows the latest
         row by time, so a clock that was set back would hide what happened since.
         """
+        if self._first_seq is None:
+            self._first_seq = envelope.seq
         wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
@@ -104,8 +111,27 @@ class Canvas:
         """The sequence number of the latest event that was drawn."""
         return self._now[1]
 
-    def add_row(self, path: str, mark: Mark, look: Look, *, keep: int = 1) -> None:
-        """Add a row at the current moment. `look` and `keep` count only for the first row of an entity."""
+    @property
+    def now(self) -> Moment:
+        """The moment at which marks are drawn."""
+        return self._now
+
+    def beyond(self) -> Moment:
+        """Return a moment after the current one, for marks of what is over: a state that lasts no time has no width."""
+        elapsed_ns, seq, wall_ns = self._now
+        more_ns = max(_LEAST_BEYOND_NS, int(elapsed_ns * BEYOND))
+        events = seq - (self._first_seq or 0)
+        return (
+            min(elapsed_ns + more_ns, _LAST_NS),
+            min(seq + max(1, int(events * BEYOND)), _LAST_NS),
+            min(wall_ns + more_ns, _LAST_NS),
+        )
+
+    def add_row(self, path: str, mark: Mark, look: Look, *, keep: int = 1, moment: Moment | None = None) -> None:
+        """Add a row at the current moment, or at another one.
+
+        `look` and `keep` count only for the first row of an entity.
+        """
         track = self.tracks.get(path)
         if track is None:
             if len(self.tracks) >= MAX_ENTITIES:
@@ -115,7 +141,7 @@ class Canvas:
         self.waiting += 1
         rows = track.pending
         rows.marks.append(mark)
-        rows.moments.append(self._now)
+        rows.moments.append(self._now if moment is None else moment)
 
     def add_log_line(self, path: str, text: str, level: str) -> None:
         """Add a line to a log."""

@@ -2,7 +2,8 @@
 
 Layers stand in rows along X, like text: from left to right, then the next row, nearer to the camera (+Z). The bars of
 a layer's sumcheck rounds recede behind it (-Z), within a depth that its row reserves for them, so nothing overlaps for
-any number of rounds. Lengths are in scene units; Y is up.
+any number of rounds. In front of each row is room for the wires of the circuit and for labels. The camera looks down
+steeply enough that the bars of a row hide no layer behind them. Lengths are in scene units; Y is up.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from proofstream import LayerKind
 from proofstream_rerun.picture.camera import Camera, framing
 from proofstream_rerun.picture.marks import Boxes, Floats, Placed
 from proofstream_rerun.picture.palette import ABORTED, packed, shaded
+from proofstream_rerun.picture.palette import PLACEHOLDER as PLACEHOLDER_COLOR
 
 PITCH = 2.0
 """Distance from one layer to the next."""
@@ -25,16 +27,18 @@ BARS_GAP = 1.1
 """Distance from the middle of a row to its bars."""
 BARS_DEPTH = 5.4
 """Depth reserved for a layer's bars."""
-FRONT = 1.5
-"""Space in front of a row without labels."""
-LABELS_GAP = 1.1
+FRONT = 1.6
+"""Space in front of a row without labels, for its wires."""
+LABELS_GAP = 1.7
 """Distance from the middle of a row to its labels."""
 LABEL_STEP = 1.0
 """Distance from one line of labels to the next."""
 FEW = 40
 """Up to this many layers, each layer has a label."""
-SPARSE = 6
+SPARSE = 4
 """Up to this many layers in a row, their labels fit side by side."""
+ONE_ROW = 8
+"""Up to this many layers, one row is always best, and needs no room for the bars of another one."""
 FEW_COLUMNS = 14
 """The longest row of a circuit with few layers."""
 MAX_ROWS = 64
@@ -46,7 +50,7 @@ BAR_PITCH = 0.45
 BAR_HALF_WIDTH = 0.32
 BAR_STEP = 0.32
 """Height of a bar per variable that is still to be bound."""
-BAR_HEIGHT = 4.6
+BAR_HEIGHT = 3.4
 """Greatest height of a bar."""
 
 NODE_MIN, NODE_MAX = 0.28, 0.8
@@ -56,11 +60,20 @@ NODE_FLATNESS = 0.6
 COST_BITS = 36
 """A cost of 2^36 cells, as of a large matrix product, makes the largest node."""
 
-PLACEHOLDER = 0.08
+PLACEHOLDER = 0.15
 """Half width of the node of a layer that is still unknown: so small that any other node covers it."""
 
-TRAIL_Y = -1.15
-LABEL_Y = -0.9
+SLOPE, SLOPE_ONE_ROW = 58, 32
+"""How steeply the camera looks down, in degrees: on several rows so steeply that bars hide no row behind them."""
+TURN = 0.6
+"""How far beyond the end of a row the line to the next one turns, as a share of the pitch."""
+WIRES_RIGHT = TURN * PITCH + 0.25
+"""Distance from the end of the rows to the wires that connect rows."""
+WIRES_ROOM = 1.0
+"""Room for those wires."""
+
+TRAIL_Y = -0.7
+LABEL_Y = -0.6
 MAX_GROUPS = 24
 """Up to this many layers, each layer has an entity of its own."""
 GROUPS = 16
@@ -68,24 +81,7 @@ GROUPS = 16
 MAX_LAYERS = 4096
 """The most layers that are drawn."""
 
-_HEIGHTS: dict[LayerKind, float] = {
-    LayerKind.Activation: 1.8,
-    LayerKind.LayerNorm: -1.2,
-    LayerKind.RMSNorm: -1.2,
-    LayerKind.Attention: 3.0,
-    LayerKind.Add: 0.8,
-    LayerKind.Mul: 1.2,
-    LayerKind.Embedding: -2.5,
-    LayerKind.Dequantize: -1.8,
-    LayerKind.Quantize: -1.8,
-}
-_HEIGHT_SCALE = 0.25
 _NO_POINTS = np.zeros((0, 3), np.float32)
-
-
-def height_of(kind: LayerKind) -> float:
-    """Return the height (Y) of layers of this kind."""
-    return _HEIGHT_SCALE * _HEIGHTS.get(kind, 0.0)
 
 
 def node_half_width(trace_cost: int) -> float:
@@ -97,17 +93,17 @@ def node_half_width(trace_cost: int) -> float:
 def columns_for(layers: int) -> int:
     """Return how many layers stand in one row.
 
-    Few layers stand in rows as long as their labels allow. For many, the camera gets as near as possible.
+    The camera gets as near as possible. In rows of few layers their labels are legible.
     """
-    if layers <= FEW:
-        return math.ceil(layers / max(1, math.ceil(layers / FEW_COLUMNS))) or 1
-    return _many_columns(layers)
+    return _columns(layers) if layers else 1
 
 
 @lru_cache(maxsize=64)
-def _many_columns(layers: int) -> int:
-    columns = {math.ceil(layers / rows) for rows in range(2, min(layers, MAX_ROWS) + 1)}
-    return min(columns, key=lambda count: _camera(layers, count).distance)
+def _columns(layers: int) -> int:
+    is_many = layers > FEW
+    columns = {math.ceil(layers / rows) for rows in range(1 + is_many, min(layers, MAX_ROWS) + 1)}
+    legible = [count for count in columns if is_many or count <= FEW_COLUMNS]
+    return min(legible, key=lambda count: _camera(layers, count).distance)
 
 
 def row_pitch(layers: int) -> float:
@@ -119,7 +115,7 @@ def _front(layers: int) -> float:
     """Return the space in front of a row: for its labels, and for what the bars of the next row would hide."""
     if layers > FEW:
         return FRONT
-    lines = 0.6 if layers <= SPARSE else 1.6 if layers <= FEW_COLUMNS else 3.2
+    lines = 0.6 if layers <= SPARSE else 1.6 if layers <= ONE_ROW else 3.2
     return LABELS_GAP + LABEL_STEP * lines
 
 
@@ -127,13 +123,14 @@ def _camera(layers: int, columns: int) -> Camera:
     """Return a camera that has all layers in view."""
     rows = max(1, math.ceil(layers / columns))
     is_many = layers > FEW
-    right = (columns - 1) * PITCH + 0.5 * PITCH
-    left = -2 * _margin(columns) if is_many else -0.5 * PITCH
-    back = -(rows - 1) * row_pitch(layers) - BARS_GAP - BARS_DEPTH
-    top = BAR_HEIGHT * (0.6 if rows > 1 else 0.75)
-    places = ((top, -BARS_GAP), (0.5, back), (TRAIL_Y, _front(layers)))
+    right = (columns - 1) * PITCH + (TURN * PITCH if rows == 1 else WIRES_RIGHT + WIRES_ROOM)
+    left = -2 * _margin(columns) if is_many else -TURN * PITCH
+    back = -(rows - 1) * row_pitch(layers)
+    # The first bar is the highest, and stands nearest to the camera; the last one is the lowest, and farthest away.
+    places = [(BAR_HEIGHT, -BARS_GAP), (BAR_HEIGHT, back - BARS_GAP), (0.5, back - BARS_GAP - BARS_DEPTH)]
+    places.append((TRAIL_Y, _front(layers)))
     corners = [(x, y, z) for x in (left, right) for y, z in places]
-    slope = math.radians(30 if rows == 1 else 45 if is_many else 50)
+    slope = math.radians(SLOPE_ONE_ROW if rows == 1 else SLOPE)
     return framing(corners, slope=slope, aspect=ASPECT_MANY if is_many else ASPECT_FEW)
 
 
@@ -145,6 +142,11 @@ def _margin(columns: int) -> float:
 def group_size(layers: int) -> int:
     """Return how many neighbouring layers share an entity."""
     return 1 if layers <= MAX_GROUPS else math.ceil(layers / GROUPS)
+
+
+def graph_columns(layers: int) -> int:
+    """Return how many columns of the circuit's graph stand side by side: as many as remain legible in its view."""
+    return FEW_COLUMNS if layers <= FEW else math.ceil(math.sqrt(layers * 1.5))
 
 
 def label_step(layers: int) -> int:
@@ -177,10 +179,6 @@ class Grid:
     def at(self, index: int, y: float = 0.0) -> tuple[float, float, float]:
         """Return the place of a layer, at height `y`."""
         return float(self.x[index]), y, float(self.z[index])
-
-    def flat(self, index: npt.NDArray[np.int64]) -> Floats:
-        """Return places in the plane of a graph, of shape [n, 2]: the same rows, seen from above."""
-        return np.stack([self.x[index] * 60, self.z[index] * 12], axis=1).astype(np.float32)
 
     @property
     def camera(self) -> Camera:
@@ -225,24 +223,31 @@ def placed(parts: Sequence[Placed]) -> Boxes:
 
 @lru_cache(maxsize=256)
 def node_box(kind: LayerKind, trace_cost: int) -> Boxes:
-    """Return the box of a layer about the origin, in its kind's colour and at its kind's height."""
-    return _box(kind, node_half_width(trace_cost), packed(kind.color_rgb))
+    """Return the box of a layer about the origin, in its kind's colour."""
+    return _box(node_half_width(trace_cost), packed(kind.color_rgb))
 
 
 @lru_cache(maxsize=16)
-def cage(kind: LayerKind, trace_cost: int) -> Boxes:
+def cage(trace_cost: int) -> Boxes:
     """Return a red box about the origin that hides the node of an aborted layer."""
-    return _box(kind, node_half_width(trace_cost) * 1.15, ABORTED)
+    return _box(node_half_width(trace_cost) * 1.15, ABORTED)
 
 
-def _box(kind: LayerKind, half: float, color: int) -> Boxes:
-    center = np.array([(0.0, height_of(kind), 0.0)], np.float32)
-    return Boxes(center, np.array([(half, half * NODE_FLATNESS, half)], np.float32), np.array([color], np.uint32))
+def _box(half: float, color: int) -> Boxes:
+    sizes = np.array([(half, half * NODE_FLATNESS, half)], np.float32)
+    return Boxes(np.zeros((1, 3), np.float32), sizes, np.array([color], np.uint32))
 
 
-def above(kind: LayerKind, trace_cost: int) -> float:
+def beads(grid: Grid, layers: Sequence[int]) -> Boxes:
+    """Return a small box in the place of each of the layers, of which nothing but their number is known."""
+    index = np.array(layers)
+    places = np.stack([grid.x[index], np.zeros(len(index), np.float32), grid.z[index]], axis=1)
+    return Boxes(places, np.full_like(places, PLACEHOLDER), np.full(len(index), PLACEHOLDER_COLOR, np.uint32))
+
+
+def above(trace_cost: int) -> float:
     """Return the height (Y) of a mark above a layer's node."""
-    return height_of(kind) + node_half_width(trace_cost) * NODE_FLATNESS + 1.0
+    return node_half_width(trace_cost) * NODE_FLATNESS + 1.5
 
 
 def label_place(grid: Grid, index: int) -> tuple[float, float, float]:
@@ -281,15 +286,15 @@ def backbone(grid: Grid) -> list[Floats]:
         if last > first:
             strips.append(np.array([grid.at(first), grid.at(last)], np.float32))
         if row + 1 < grid.rows:
-            strips.append(_turn(grid, last, last + 1))
+            strips.append(turn(grid, last, last + 1))
     return strips
 
 
-def _turn(grid: Grid, before: int, after: int) -> Floats:
+def turn(grid: Grid, before: int, after: int) -> Floats:
     """Return the line from the end of a row to the start of the next, through the space between them."""
     (x0, _, z0), (x1, _, z1) = grid.at(before), grid.at(after)
     between = z0 + _front(grid.layers)
-    right, left = x0 + PITCH * 0.6, x1 - PITCH * 0.6
+    right, left = x0 + PITCH * TURN, x1 - PITCH * TURN
     low = LABEL_Y if grid.layers <= FEW else 0.0
     corners = [
         (x0, 0.0, z0),
@@ -300,22 +305,3 @@ def _turn(grid: Grid, before: int, after: int) -> Floats:
         (x1, 0.0, z1),
     ]
     return np.array(corners, np.float32)
-
-
-def edge(grid: Grid, start: int, end: int, heights: tuple[float, float]) -> Floats:
-    """Return the line from one layer to another, of shape [k, 3].
-
-    It is straight to the next layer of the row, goes around to the first layer of the next row, and is an arc to any
-    other layer.
-    """
-    y0, y1 = heights
-    if end - start == 1:
-        if end % grid.columns == 0:
-            return _turn(grid, start, end)
-        return np.array([grid.at(start, y0), grid.at(end, y1)], np.float32)
-    share = np.linspace(0.0, 1.0, 17)[:, None]
-    a, b = np.array(grid.at(start, y0), np.float32), np.array(grid.at(end, y1), np.float32)
-    points = (a + (b - a) * share).astype(np.float32)
-    # Steep enough to pass over the nodes between, and never higher than the bars.
-    points[:, 1] += (4 * share * (1 - share))[:, 0] * min(BAR_HEIGHT, 0.9 + 0.35 * abs(end - start))
-    return points

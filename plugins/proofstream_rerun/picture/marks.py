@@ -16,6 +16,7 @@ from proofstream import SumcheckRound
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Place: TypeAlias = tuple[float, float, float]
+ORIGIN: Place = (0.0, 0.0, 0.0)
 Colors: TypeAlias = npt.NDArray[np.uint32]
 
 
@@ -115,17 +116,21 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 
 
 class Sheet(msgspec.Struct, frozen=True, gc=False):
-    """A tensor with names for its dimensions."""
+    """A tensor with names for its dimensions, and the range of values that the colours stand for.
+
+    NaN means that there is no value. The viewer gives it the colour of the lowest end of the range.
+    """
 
     values: Floats
     dimensions: tuple[str, ...]
+    value_range: tuple[float, float]
 
 
 class BarRow(msgspec.Struct, frozen=True, gc=False):
-    """A bar for each value, at the positions in `abscissa`, or at 0, 1, 2 and so on if that is None."""
+    """A bar for each value, at the positions in `abscissa`."""
 
     values: npt.NDArray[np.float64]
-    abscissa: npt.NDArray[np.int64] | None
+    abscissa: npt.NDArray[np.int64]
     color: int
 
 

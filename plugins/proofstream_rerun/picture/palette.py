@@ -66,14 +66,25 @@ _LAYER_STATE_COLORS: dict[LayerState, int] = {
     LayerState.DONE: packed((0x00, 0x8A, 0x6A)),
 }
 
+RUNNING_WORD, COMPLETE_WORD, ABORTED_WORD = "running", "complete", str(LayerState.ABORTED.word)
+COMPLETE_UNTIMED_WORD = "complete; when is not known"
+"""The states of a proof, besides the stages of one that has layers."""
+
 STATE_COLORS: dict[str, int] = {
     **{str(state.word): color for state, color in _LAYER_STATE_COLORS.items()},
     **{kind.value: packed(kind.color_rgb) for kind in LayerKind},
+    RUNNING_WORD: packed((0x3C, 0x78, 0xA8)),
+    "before_layers": packed((0x5A, 0x62, 0x78)),
+    "layers": packed((0x3C, 0x78, 0xA8)),
+    "after_layers": packed((0x8A, 0x62, 0xA8)),
+    COMPLETE_WORD: packed((0x00, 0xA0, 0x58)),
+    COMPLETE_UNTIMED_WORD: packed((0x00, 0xA0, 0x58)),
     "opening": packed((0xEC, 0x6E, 0xAD)),
     "binding": packed((0xF5, 0xD0, 0x42)),
 }
-"""The colour of every word that a state timeline may show: states of layers, the kind of a device's current layer, and
-whether weight openings, weight bindings or STARK proofs are open."""
+"""The colour of every word that a state timeline may show: states of layers and of the proof, the kind of a device's
+current layer, and whether weight openings, weight bindings or STARK proofs are open. The names of phases are their
+producer's, and the viewer chooses colours for them."""
 
 SERIES_COLORS: tuple[int, ...] = tuple(
     packed(rgb)

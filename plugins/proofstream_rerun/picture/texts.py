@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from proofstream import (
     AggregatedBindingEnd,
@@ -13,10 +14,12 @@ from proofstream import (
     LayerEnd,
     LayerProofKind,
     LayerStart,
+    Phase,
     PluginHealth,
     Proof,
     ProofComplete,
     ProofStart,
+    Stage,
     StarkProofStart,
     SumcheckRound,
     WeightOpeningEnd,
@@ -32,11 +35,16 @@ MAX_KINDS = 16
 LEGEND = (
     "A box is a layer, in its kind's colour; its size goes with the logarithm of its cost. The bars behind it are its "
     "sumcheck rounds; a bar is as high as there are variables still to be bound. The green trail lies below proved "
-    "layers. Claims are field elements and have no magnitude: a plot shows their first limb over 2³¹ - 1."
+    "layers. Claims are field elements and have no magnitude: a plot shows their first limb over 2³¹ - 1. In tensors, "
+    "black means that there is no value."
 )
 _MARKUP = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>()#+-.!|~"})
 _ENDINGS = {LayerProofKind.Skipped: "skipped", LayerProofKind.Deferred: "deferred"}
 _NS_PER_MS = 1e6
+_LONGEST_PATH = 8
+_LONG_SILENCE_NS = 1_000_000_000
+_SAID = frozenset({"model", "layers"})
+"""The facts that a document says in other words."""
 _POWERS = ("", " x", " x²", " x³")
 
 
@@ -57,8 +65,36 @@ def shape(sides: tuple[int, int]) -> str:
 
 
 def milliseconds(nanoseconds: int | None) -> str:
-    """Format a measured duration in milliseconds; an absent one becomes a question mark."""
-    return "?" if nanoseconds is None else f"{nanoseconds / _NS_PER_MS:,.1f} ms"
+    """Format a duration in milliseconds; an absent one becomes a question mark."""
+    if nanoseconds is None:
+        return "?"
+    digits = 1 if nanoseconds >= _NS_PER_MS or not nanoseconds else 3
+    return f"{nanoseconds / _NS_PER_MS:,.{digits}f} ms"
+
+
+def how_long(part: Interval | Stage) -> str | None:
+    """Say how long something took, and the worth of that figure; None if that is not known."""
+    match part.duration_source:
+        case "measured" | "reported" as source:
+            return f"{milliseconds(part.duration_ns)} ({source})"
+        case "derived" if isinstance(part, Stage):
+            return f"{milliseconds(part.duration_ns)} (laid out)"
+        case "derived":
+            return f"at most {milliseconds(part.duration_ns)}"
+        case "at_least":
+            return f"at least {milliseconds(part.duration_ns)}"
+        case _:
+            return None
+
+
+def proof_time(proof: Proof) -> str:
+    """Say how long a proof took, or at least its layers, and the worth of that figure."""
+    whole = how_long(proof)
+    if whole is not None:
+        return whole
+    layers = [how_long(stage) for stage in proof.stages if stage.name == "layers"]
+    of_layers = layers[0] if layers else None
+    return "not known" if of_layers is None else f"layers {of_layers}; the whole is not known"
 
 
 def recording_name(proof: Proof) -> str:
@@ -83,22 +119,39 @@ def proof_completed(proof: Proof, event: ProofComplete) -> str:
     """Say that a proof is complete."""
     mode = safe_text(event.weight_binding_mode, 80)
     duration_ms = reported_duration_ms(proof)
-    reported = "" if duration_ms is None else f"; reported: {duration_ms} ms"
+    is_new = duration_ms is not None and proof.duration_source != "reported"
+    reported = f"; reported: {duration_ms} ms" if is_new else ""
+    known = how_long(proof)
+    took = f"({proof_time(proof)})" if known is None else f"in {known}"
     return (
-        f"proof complete in {milliseconds(proof.duration_ns)} (measured{reported}), "
+        f"proof complete {took}{reported}, "
         f"{event.num_layer_proofs} layer proofs, {event.num_weight_openings} weight openings, weights bound: {mode}"
     )
 
 
 def proof_aborted(proof: Proof) -> str:
     """Say that a proof was aborted."""
-    return f"proof aborted{last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given', MAX_TEXT)}"
+    return f"proof aborted {last_place(proof)}: {safe_text(proof.aborted_reason or 'no reason given', MAX_TEXT)}"
 
 
 def last_place(proof: Proof) -> str:
-    """Return the layer that a proof was last seen in, as the end of a phrase; empty before the first layer."""
-    layer = proof.last_layer
-    return "" if layer is None else f" in layer {layer.key} {layer.layer_kind}"
+    """Say where an aborted proof died: in which layer, or between which of its parts."""
+    layer = proof.aborted_layer
+    if layer is not None:
+        return f"in layer {layer.key} {layer.layer_kind}"
+    announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
+    layers = f"{proof.layers_left_behind}{announced}"
+    is_long = proof.silent_ns is not None and proof.silent_ns >= _LONG_SILENCE_NS
+    silence = f", after {milliseconds(proof.silent_ns)} of silence" if is_long else ""
+    match proof.stage:
+        case "after_layers":
+            return f"after the last layer ({layers}){silence}"
+        case "layers":
+            return f"between two layers ({layers} done){silence}"
+        case "before_layers":
+            return f"before the first layer{silence}"
+        case _:
+            return f"at a place that is not known{silence}"
 
 
 def layer_started(event: LayerStart) -> str:
@@ -167,6 +220,16 @@ def _reported(preposition: str, interval: Interval) -> str:
     return "" if duration_ms is None else f"{preposition} {duration_ms} ms (reported)"
 
 
+def phase_ended(phase: Phase) -> str:
+    """Say that a phase ended."""
+    path = " > ".join(safe_text(part.name, 60) for part in phase.path[-_LONGEST_PATH:])
+    took = how_long(phase)
+    said = f"phase {path}" if took is None else f"phase {path}: {took}"
+    if phase.aborted_reason is not None:
+        return f"{said}; aborted: {safe_text(phase.aborted_reason, MAX_TEXT)}"
+    return said if phase.end_seen else f"{said}; its end was not seen"
+
+
 def part_left(part: Interval) -> str:
     """Say that a weight opening, weight binding or STARK ended without an end event."""
     name = part.kind.value.replace("_", " ")
@@ -195,23 +258,47 @@ def plugin_trouble(event: PluginHealth) -> str:
     return "; ".join(said)
 
 
-def status(proof: Proof | None, facts: Mapping[str, object]) -> str:
-    """Return the document that gives a proof's status, the known facts about it, and a legend for the picture."""
-    rows = [(in_markdown(name.replace("_", " "), 40), in_markdown(str(value), 200)) for name, value in facts.items()]
-    return "\n".join([f"**{_standing(proof)}**", "", table(("", ""), rows), "", LEGEND])
+class LayerTime(NamedTuple):
+    """How long a layer took, and the worth of that figure: `measured`, `reported`, `at_least` or `at_most`."""
+
+    layer: int
+    kind: str
+    ms: float
+    worth: str
 
 
-def _standing(proof: Proof | None) -> str:
+def status(proof: Proof | None, facts: Mapping[str, object], slowest: Sequence[LayerTime]) -> str:
+    """Return the document about a proof: model, outcome, time, further facts, the slowest layers, and a legend."""
+    shown = {**_standing(proof), **{name: str(value) for name, value in facts.items() if name not in _SAID}}
+    rows = [(in_markdown(name.replace("_", " "), 40), in_markdown(value)) for name, value in shown.items()]
+    lines = [table(("", ""), [(f"**{name}**", f"**{value}**") for name, value in rows[:3]] + rows[3:]), ""]
+    if slowest:
+        lines += [table(("slowest layers", ""), map(_slow_row, slowest)), ""]
+    return "\n".join([*lines, LEGEND])
+
+
+def _standing(proof: Proof | None) -> dict[str, str]:
+    """Return what is to be said of a proof first: its model, outcome and time."""
     if proof is None:
-        return "Events of a session outside of any proof"
+        return {"recording": "events of a session outside of any proof"}
     announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
-    layers = f"{proof.layers_left_behind}{announced} layers, {proof.rounds} rounds"
+    done = {"layers done": f"{proof.layers_left_behind}{announced}", "rounds": f"{proof.rounds}"}
+    model = {"model": proof.model_name or "not named"}
     if proof.is_open:
-        return "Proof running"
-    if proof.aborted_reason is not None:
-        reason = in_markdown(proof.aborted_reason)
-        return f"Proof ABORTED{last_place(proof)} after {milliseconds(proof.duration_ns)} ({layers}): {reason}"
-    return f"Proof complete in {milliseconds(proof.duration_ns)} ({layers})"
+        return {**model, "outcome": "running", "time": "not over yet"}
+    if proof.aborted_reason is None:
+        return {**model, "outcome": "complete", "time": proof_time(proof), **_stage_times(proof), **done}
+    outcome = f"ABORTED {last_place(proof)}: {proof.aborted_reason or 'no reason given'}"
+    return {**model, "outcome": outcome, "time": proof_time(proof), **_stage_times(proof), **done}
+
+
+def _stage_times(proof: Proof) -> dict[str, str]:
+    return {stage.name: how_long(stage) or "not known" for stage in proof.stages}
+
+
+def _slow_row(time: LayerTime) -> tuple[str, str]:
+    took = f"{milliseconds(int(time.ms * _NS_PER_MS))} ({time.worth.replace('_', ' ')})"
+    return f"{time.layer} {in_markdown(time.kind, 40)}", in_markdown(took)
 
 
 def round_document(event: SumcheckRound) -> str:

@@ -1,8 +1,8 @@
 """The drawing of the circuit: nodes, edges, labels and the graph, from CircuitCompiled or from the walk itself.
 
 Producers that send no circuit announce a number of layers, and name a layer's kind when its proof starts. Then the
-circuit is a line of placeholders. Its labels and graph are drawn again each time the number of known kinds has
-multiplied, so that few large static marks are written.
+circuit is a line, on which the walk puts a bead for each layer that it has not reached. Labels and graph are drawn
+again each time the number of known kinds has multiplied, so that few large static marks are written.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from proofstream import CircuitCompiled, LayerKind
-from proofstream_rerun.picture import layout, palette
+from proofstream_rerun.picture import layout, palette, wires
 from proofstream_rerun.picture.canvas import Canvas
-from proofstream_rerun.picture.marks import Boxes, Edges, Labels, Nodes, Strips
+from proofstream_rerun.picture.layered import chain, layered
+from proofstream_rerun.picture.marks import Edges, Floats, Labels, Nodes, Strips
 from proofstream_rerun.picture.palette import packed
 
 MAX_EDGES = 8192
@@ -36,10 +37,19 @@ class CircuitDrawing:
         self._grid = grid
         self._kinds: dict[int, LayerKind] = {}
         self._drawn = 0
-        self._edges: list[tuple[int, int]] = []
+        self._edges: list[wires.Edge] = []
+        self._places: Floats = np.zeros((0, 2), np.float32)
         self.is_known: bool = circuit is not None
         if grid.layers:
             self._draw(circuit)
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """The least and greatest x, and the least and greatest y, of the graph's nodes."""
+        if not len(self._places):
+            return 0.0, 0.0, 0.0, 0.0
+        (left, top), (right, bottom) = self._places.min(axis=0).tolist(), self._places.max(axis=0).tolist()
+        return left, right, top, bottom
 
     def set_kind(self, index: int, kind: LayerKind) -> None:
         """Set a layer's kind, which the walk has shown; ignored if the circuit is known."""
@@ -63,14 +73,10 @@ class CircuitDrawing:
 
     def _draw_placeholders(self) -> None:
         grid = self._grid
-        places = np.stack([grid.x, np.zeros_like(grid.x), grid.z], axis=1)
-        half = np.full_like(places, layout.PLACEHOLDER)
-        colors = np.full(grid.layers, palette.PLACEHOLDER, np.uint32)
-        self._canvas.set_static("circuit/nodes", Boxes(places, half, colors))
-        self._canvas.set_static(
-            "circuit/backbone", Strips(layout.backbone(grid), np.array([palette.BACKBONE], np.uint32))
-        )
+        backbone = Strips(layout.backbone(grid), np.array([palette.BACKBONE], np.uint32))
+        self._canvas.set_static("circuit/backbone", backbone)
         self._edges = [(index, index + 1) for index in range(grid.layers - 1)]
+        self._places = chain(grid.layers, columns=layout.graph_columns(grid.layers))
 
     def _draw_circuit(self, circuit: CircuitCompiled) -> None:
         grid = self._grid
@@ -82,13 +88,13 @@ class CircuitDrawing:
         for node in nodes.values():
             self._edges += [(start, node.layer_idx) for start in node.input_layers if start in nodes]
         del self._edges[MAX_EDGES:]
-        heights = {index: layout.height_of(kind) for index, kind in self._kinds.items()}
-        strips = [layout.edge(grid, a, b, (heights[a], heights[b])) for a, b in self._edges]
-        colors = [palette.EDGE if b - a == 1 else palette.FAR_EDGE for a, b in self._edges]
+        self._places = layered(grid.layers, self._edges, columns=layout.graph_columns(grid.layers))
+        lines = wires.routed(grid, self._edges)
+        colors = [palette.EDGE if wires.is_next(edge) else palette.FAR_EDGE for edge in self._edges]
         # If the circuit comes late, placeholders have drawn a backbone. A static mark cannot be removed, only emptied.
         if "circuit/backbone" in self._canvas.static_paths:
             self._canvas.set_static("circuit/backbone", Strips([], np.array([palette.BACKBONE], np.uint32)))
-        self._canvas.set_static("circuit/edges", Strips(strips, np.array(colors, np.uint32)))
+        self._canvas.set_static("circuit/edges", Strips(lines, np.array(colors, np.uint32)))
 
     def _draw_names(self) -> None:
         self._drawn = len(self._kinds)
@@ -107,14 +113,14 @@ class CircuitDrawing:
         self._canvas.set_static("circuit/labels", Labels(places, np.array(colors, np.uint32), labels))
 
     def _draw_graph(self) -> None:
-        index = np.arange(self._grid.layers)
+        layers = range(self._grid.layers)
         self._canvas.set_static(
             "circuit/graph",
             Nodes(
-                ids=[str(i) for i in index],
-                positions=self._grid.flat(index),
-                labels=[self._title(i) for i in range(self._grid.layers)],
-                colors=np.array([self._color(i) for i in range(self._grid.layers)], np.uint32),
+                ids=[str(index) for index in layers],
+                positions=self._places,
+                labels=[self._title(index) for index in layers],
+                colors=np.array([self._color(index) for index in layers], np.uint32),
             ),
         )
 

@@ -30,6 +30,9 @@ MAX_ATTENTION_BYTES = 64 * 2**20
 MAX_SIDE = 64
 """The most queries, and the most keys, of one head that are drawn: the first ones."""
 
+_BLACK_SHARE = 0.25
+"""The share of the values' range that is added below it, for cells without a value."""
+
 STATISTICS = ("mean", "std_dev", "min", "max", "sparsity")
 
 
@@ -129,11 +132,10 @@ class Inference:
 
     def _draw_activations(self) -> None:
         layers = sorted(self._samples)
-        sheet = _signed_shares([self._samples[index] for index in layers])
-        self._canvas.add_row("inference/activations", Sheet(sheet, ("layer", "value")), PLAIN)
-        is_whole = layers == list(range(len(layers)))
+        sheet = Sheet(_signed_shares([self._samples[index] for index in layers]), ("layer", "value"), _shown(-1.0, 1.0))
+        self._canvas.add_row("inference/activations", sheet, PLAIN)
         # Layer indices are unsigned 64-bit integers, so clamp them well inside int64.
-        abscissa = None if is_whole else np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
+        abscissa = np.minimum(np.array(layers, np.float64), 2.0**62).astype(np.int64)
         statistics = [self._statistics[index] for index in layers]
         for column, name in enumerate(STATISTICS):
             values = np.array([getattr(of_layer, name) for of_layer in statistics], np.float64)  # None becomes NaN
@@ -148,8 +150,15 @@ class Inference:
         for place, head in enumerate(sorted(heads)):
             scores = heads[head]
             stack[place, : scores.shape[0], : scores.shape[1]] = scores
-        sheet = Sheet(stack, ("head", "query", "key"))
+        known = stack[np.isfinite(stack)]
+        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        sheet = Sheet(stack, ("head", "query", "key"), _shown(low, high))
         self._canvas.add_row(f"inference/attention/layer_{index:03d}", sheet, PLAIN)
+
+
+def _shown(low: float, high: float) -> tuple[float, float]:
+    """Return the range of values that colours stand for: it begins so far below all of them that no value is black."""
+    return low - _BLACK_SHARE * ((high - low) or 1.0), high
 
 
 def _signed_shares(samples: list[Sequence[int]]) -> Floats:

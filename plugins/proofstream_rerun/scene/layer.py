@@ -18,7 +18,7 @@ class Layer:
 
     Args:
         place: Where it stands.
-        kind: Its kind, which sets colour and height.
+        kind: Its kind, which sets its colour.
         cost: Its cost in cells of the trace, which sets the size of its node.
     """
 
@@ -66,7 +66,7 @@ class Layer:
         """Return the boxes of the layer. An aborted layer always has a cage, in place of its node."""
         parts: list[Placed] = []
         if self.state is LayerState.ABORTED:
-            parts.append((self.place, layout.cage(self.kind, self.cost)))
+            parts.append((self.place, layout.cage(self.cost)))
         elif with_node:
             parts.append((self.place, layout.node_box(self.kind, self.cost)))
         if self._seen:

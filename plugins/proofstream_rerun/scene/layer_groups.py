@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from proofstream_rerun.picture import layout
-from proofstream_rerun.picture.marks import BoxGroup, Placed
+from proofstream_rerun.picture.marks import ORIGIN, Boxes, BoxGroup, Placed
 from proofstream_rerun.scene.layer import Layer
 
 
@@ -24,6 +24,10 @@ class LayerGroups:
         self.size: int = layout.group_size(layers)
         self._layers = layers
         self._digits = len(str(max(0, layers - 1)))
+
+    def all(self) -> range:
+        """Return the numbers of all groups."""
+        return range(-(-self._layers // self.size))
 
     def members(self, group: int) -> range:
         """Return the indices of a group's layers."""
@@ -48,11 +52,17 @@ class GroupBoxes:
     does change, a new list is made for the rows that follow, and earlier rows keep the old one.
 
     Args:
-        with_nodes: Whether layers have a node, beside their bars.
+        grid: Where the layers stand.
+        members: The indices of the group's layers.
+        with_nodes: Whether layers have a node, beside their bars, and a bead until they have been seen.
     """
 
-    def __init__(self, *, with_nodes: bool) -> None:
+    def __init__(self, grid: layout.Grid, members: range, *, with_nodes: bool) -> None:
+        self._grid = grid
         self._with_nodes = with_nodes
+        self._members = members
+        self._unseen: dict[int, None] = dict.fromkeys(members if with_nodes else ())
+        self._beads: Boxes | None = None
         self._open: dict[int, Layer] = {}
         self._settled: dict[int, list[Placed]] = {}
         self._stock: list[Placed] = []
@@ -61,6 +71,7 @@ class GroupBoxes:
     def touch(self, index: int, layer: Layer) -> None:
         """Mark a layer as changing: until it settles, each row gets its boxes from the layer itself."""
         self._open[index] = layer
+        self._unseen.pop(index, None)
         if index in self._settled:
             del self._settled[index]
             self._stock = list(chain.from_iterable(self._settled.values()))
@@ -77,7 +88,18 @@ class GroupBoxes:
     def row(self) -> BoxGroup:
         """Return all boxes of the group in their present state."""
         more = [part for layer in self._open.values() for part in layer.parts(with_node=self._with_nodes)]
+        if self._unseen:
+            more.append((ORIGIN, self._beads_unseen()))
         return BoxGroup(self._stock, len(self._stock), more, self._in_stock + _boxes_in(more))
+
+    def _beads_unseen(self) -> Boxes:
+        if self._beads is None:
+            self._beads = layout.beads(self._grid, self._members)
+        count = len(self._unseen)
+        # The walk goes down, so mostly the first layers remain, and a slice is enough.
+        if next(reversed(self._unseen)) == self._members[count - 1]:
+            return self._beads.first(count)
+        return layout.beads(self._grid, list(self._unseen))
 
 
 def _boxes_in(parts: Iterable[Placed]) -> int:

@@ -22,6 +22,7 @@ from proofstream import (
     LayerProofKind,
     LayerStart,
     Log,
+    Phase,
     PluginHealth,
     Proof,
     ProofComplete,
@@ -41,15 +42,18 @@ from proofstream_rerun.picture.palette import LayerState
 from proofstream_rerun.scene.device_plots import DevicePlots
 from proofstream_rerun.scene.growing_grid import GrowingGrid
 from proofstream_rerun.scene.inference import AttentionRoom, Inference
+from proofstream_rerun.scene.layer_times import LayerTimes
+from proofstream_rerun.scene.phase_lanes import PhaseLanes
+from proofstream_rerun.scene.proof_lane import ProofLane
 from proofstream_rerun.scene.state_costs import StateCostDrawing
 from proofstream_rerun.scene.weights_and_stark import WeightsAndStark
 
 _KEPT_NUMBERS = 1024
 _KEPT_ROUNDS = 512
 
-_PROGRESS = Look("steps", ("layers left behind / layers announced",), (palette.PROGRESS,))
-_CLAIMS = Look("points", ("claim of a layer: first limb / p, no magnitude",), (palette.CLAIM,))
-_ROUNDS = Look("points", ("claim of a round: first limb / p, no magnitude",), (palette.ROUND_CLAIM,))
+_PROGRESS = Look("steps", ("layers done / layers announced",), (palette.PROGRESS,))
+_CLAIMS = Look("points", ("claim of a layer, as reported: first limb / p",), (palette.CLAIM,))
+_ROUNDS = Look("points", ("claim of a round, p(0) + p(1): first limb / p",), (palette.ROUND_CLAIM,))
 _TOPICS = ("inference/", "gpu/", "state/")
 _ABORT = Look("cursor")
 _END_STATES = {LayerProofKind.Skipped: LayerState.SKIPPED, LayerProofKind.Deferred: LayerState.DEFERRED}
@@ -99,8 +103,11 @@ class Scene:
         self._inference = Inference(self.canvas, room)
         self._device_plots = DevicePlots(self.canvas)
         self._state_costs = StateCostDrawing(self.canvas)
+        self._proof_lane = ProofLane(self.canvas)
+        self._phase_lanes = PhaseLanes(self.canvas)
+        self._layer_times = LayerTimes(self.canvas)
         self._progress: float | None = None
-        self._latest_round: SumcheckRound | None = None
+        self._latest_round: tuple[SumcheckRound, Interval | None] | None = None
         self._is_walking = False
         self._has_ended = False
         self._handlers: Mapping[type[ProofEvent], Callable[[Any], None]] = {
@@ -125,13 +132,19 @@ class Scene:
             + self._inference.undrawn
             + self._device_plots.undrawn
             + self._state_costs.undrawn
+            + self._phase_lanes.undrawn
         )
 
     @property
     def topics(self) -> frozenset[str]:
-        """The first two parts of the entity paths beside the walk. They decide which views the blueprint has."""
-        paths = self.canvas.tracks
-        return frozenset("/".join(path.split("/", 2)[:2]) for path in paths if path.startswith(_TOPICS))
+        """The entity paths that decide about views: those of attention, and the beginnings of others."""
+        topics: set[str] = set()
+        for path in self.canvas.tracks:
+            if path.startswith("inference/attention/"):
+                topics.add(path)
+            elif path.startswith(_TOPICS):
+                topics.add("/".join(path.split("/", 2)[:2]))
+        return frozenset(topics)
 
     # The proof
 
@@ -142,6 +155,9 @@ class Scene:
             self.canvas.add_log_line("logs/proof", texts.proof_started(envelope.event), "INFO")
         else:
             self.canvas.add_log_line("logs/proof", "proof joined after its start", "WARN")
+        if self.proof is not None:
+            self._proof_lane.begin_proof(self.proof)
+        self.grid.catch_up(at_end=False)
         self._show_progress()
         self._show_status()
 
@@ -157,7 +173,8 @@ class Scene:
         self._show_rest(proof)
         if "gkr/cursor" in self.canvas.tracks:
             self.canvas.add_row("gkr/cursor", Cleared(), PLAIN)
-        self._show_progress()
+        self._show_progress(at_end=True)
+        self._proof_lane.end_proof(proof)
         if proof.aborted_reason is not None:
             self.canvas.add_log_line("logs/proof", texts.proof_aborted(proof), "ERROR")
             self._mark_abort(proof)
@@ -185,17 +202,21 @@ class Scene:
     # Inside the proof
 
     def open_interval(self, interval: Interval, envelope: Envelope) -> None:
-        """Draw the start of a layer, weight opening, weight binding or STARK proof."""
+        """Draw the start of a layer, weight opening, weight binding, STARK proof or phase."""
         self.canvas.move_to(envelope)
-        if interval.kind is not IntervalKind.LAYER:
+        if isinstance(interval, Phase):
+            self._phase_lanes.open_phase(interval)
+        elif interval.kind is not IntervalKind.LAYER:
             self._weights_and_stark.open_interval(interval, envelope.event)
         elif isinstance(envelope.event, LayerStart) and self.grid.has_room(envelope.event.layer_idx):
             self._start_layer(interval, envelope.event)
 
     def close_interval(self, interval: Interval, envelope: Envelope) -> None:
-        """Draw the end of a layer, weight opening, weight binding or STARK proof."""
+        """Draw the end of a layer, weight opening, weight binding, STARK proof or phase."""
         self.canvas.move_to(envelope)
-        if interval.kind is not IntervalKind.LAYER:
+        if isinstance(interval, Phase):
+            self._phase_lanes.close_phase(interval)
+        elif interval.kind is not IntervalKind.LAYER:
             self._weights_and_stark.close_interval(interval, envelope.event)
         elif interval.key is not None and self.grid.has_room(interval.key):
             self._end_layer(interval.key, interval, envelope.event)
@@ -224,6 +245,8 @@ class Scene:
         self.grid.catch_up(at_end=self._has_ended)
         self._inference.catch_up(is_walking=self._is_walking, at_end=self._has_ended)
         self._state_costs.catch_up()
+        self._phase_lanes.catch_up()
+        self._layer_times.catch_up(at_end=self._has_ended)
         self._show_round()
 
     # Layers
@@ -241,6 +264,7 @@ class Scene:
         self._show_claim(event.claim_value_approx)
         self._show_progress()
         if self.proof is not None:
+            self._proof_lane.start_layer()
             self.grid.walk.point_at(self.proof.active_layers)
 
     def _leave_behind(self, layer: Interval) -> None:
@@ -263,9 +287,13 @@ class Scene:
             self.canvas.add_log_line("logs/gkr", texts.layer_left(layer), "WARN")
             state = LayerState.END_NOT_SEEN
         self.grid.walk.end_layer(index, state)
-        if self.proof is not None:
-            self.grid.walk.show_idle_devices(self.proof.active_layers)
+        if layer.aborted_reason is None:
+            kind = self.grid.walk.layer_at(index).kind
+            self._layer_times.add_layer(index, kind, layer, layers=self.grid.layers)
         self._show_progress()
+        if self.proof is not None:
+            self._proof_lane.end_layer(self.proof, is_last=self._progress == 1.0)
+            self.grid.walk.show_idle_devices(self.proof.active_layers)
         self._show_round()
 
     def _show_round(self) -> None:
@@ -274,21 +302,21 @@ class Scene:
         Rounds come in thousands, so only the last one before a write, and the last one of each layer, get a document.
         """
         if self._latest_round is not None:
-            self.canvas.add_row("gkr/round", Document(texts.round_document(self._latest_round)), PLAIN)
+            shown = _without_placeholder(*self._latest_round)
+            self.canvas.add_row("gkr/round", Document(texts.round_document(shown)), PLAIN)
             self._latest_round = None
 
     def _round(self, event: SumcheckRound) -> None:
-        if self.grid.has_room(event.layer_idx):
-            self.grid.walk.add_round(event.layer_idx, event.round, event.total_rounds)
-            shown = self._latest_round = self._without_placeholder(event)
-            self.canvas.add_row("gkr/rounds", shown, _ROUNDS, keep=_KEPT_ROUNDS)
-
-    def _without_placeholder(self, event: SumcheckRound) -> SumcheckRound:
-        """Return the round, without its claim if that is a known placeholder."""
-        if event.claim_value_approx is None:
-            return event
-        layer = None if self.proof is None else self.proof.open_layers.get(event.layer_idx)
-        return replace(event, claim_value_approx=None) if reported_claim(event, layer) is None else event
+        index = event.layer_idx
+        if index not in self.grid.walk.layers and not self.grid.has_room(index):
+            return
+        self.grid.walk.add_round(index, event.round, event.total_rounds)
+        layer = None if self.proof is None else self.proof.open_layers.get(index)
+        self._latest_round = event, layer
+        # The polynomial gives the claim; without one, the producer's word for it is drawn, unless it is made up.
+        if event.poly_deg2 is None and event.poly_deg3 is None:
+            event = _without_placeholder(event, layer)
+        self.canvas.add_row("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
 
     # Text
 
@@ -305,11 +333,14 @@ class Scene:
         self.grid.walk.point_at(active)
         self.grid.walk.show_idle_devices(active)
 
-    def _show_progress(self) -> None:
+    def _show_progress(self, *, at_end: bool = False) -> None:
         progress = None if self.proof is None else self.proof.progress
-        if progress is not None and progress != self._progress:
-            self._progress = progress
-            self.canvas.add_row("proof/progress", Numbers((progress,)), _PROGRESS, keep=_KEPT_NUMBERS)
+        if progress is None or (progress == self._progress and not at_end):
+            return
+        self._progress = progress
+        # At the end once more, or the plot would end with the last layer, long before the proof.
+        for moment in (self.canvas.now, self.canvas.beyond()) if at_end else (self.canvas.now,):
+            self.canvas.add_row("proof/progress", Numbers((progress,)), _PROGRESS, keep=_KEPT_NUMBERS, moment=moment)
 
     def _show_claim(self, value: float | None) -> None:
         number = math.nan if value is None else value
@@ -317,14 +348,22 @@ class Scene:
 
     def _show_status(self) -> None:
         facts = {name: value for values in self.properties.values() for name, value in values.items()}
-        self.canvas.add_row("proof/status", Document(texts.status(self.proof, facts)), PLAIN)
+        status = texts.status(self.proof, facts, self._layer_times.slowest)
+        self.canvas.add_row("proof/status", Document(status), PLAIN)
 
     def _mark_abort(self, proof: Proof) -> None:
-        last = proof.last_layer
+        last = proof.aborted_layer or proof.last_layer
         if last is None or last.key is None or last.key >= self.grid.layers:
             return
         layer = self.grid.walk.layer_at(last.key)
         x, _, z = layer.place
-        label = f"aborted{texts.last_place(proof)}: {safe_text(proof.aborted_reason or '', 120)}"
-        points = Points([(x, layout.above(layer.kind, layer.cost), z)], [label], palette.ABORTED)
+        label = f"aborted {texts.last_place(proof)}: {safe_text(proof.aborted_reason or '', 120)}"
+        points = Points([(x, layout.above(layer.cost), z)], [label], palette.ABORTED)
         self.canvas.add_row("gkr/aborted", points, _ABORT)
+
+
+def _without_placeholder(event: SumcheckRound, layer: Interval | None) -> SumcheckRound:
+    """Return the round, without its claim if that is a known placeholder."""
+    if event.claim_value_approx is None or reported_claim(event, layer) is not None:
+        return event
+    return replace(event, claim_value_approx=None)

@@ -77,7 +77,7 @@ class StateCostDrawing:
         programs = list(self._programs.values())
         self._canvas.add_row("state/programs", Document(_document(programs)), PLAIN)
         values = np.array([float(program.bytes_per_run or 0) for program in programs], np.float64)
-        bars = BarRow(values, None, palette.SERIES_COLORS[0])
+        bars = BarRow(values, np.arange(len(values)), palette.SERIES_COLORS[0])
         self._canvas.add_row("state/bytes", bars, PLAIN)
 
     def _program(self, circuit: str, convention: str, name: str) -> _Program | None:

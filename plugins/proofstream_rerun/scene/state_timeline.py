@@ -65,7 +65,7 @@ class StateTimeline:
             self._canvas.add_row(self._paths[group], StateChange(state.word), PLAIN, keep=KEPT_STATES)
 
     def _path(self, group: int, kind: LayerKind) -> str:
-        path = f"lanes/layers/{self._groups.name(group)}"
+        path = f"lanes/5_layers/{self._groups.name(group)}"
         return path if self._groups.size > 1 or kind is LayerKind.Unknown else f"{path}_{kind.value}"
 
     def _state_of(self, group: int, counts: list[int]) -> LayerState:

@@ -72,6 +72,8 @@ class WalkDrawing:
         self._layers_per_row = max(1, self._groups.size // _ROWS_PER_GROUP)
         self._devices: dict[int | None, str | None] = {}
         self._cursor: list[int] = []
+        if not known:
+            self._stale_groups = dict.fromkeys(self._groups.all())  # to show the layers' beads
 
     # Events of the walk
 
@@ -155,10 +157,8 @@ class WalkDrawing:
     def erase(self) -> None:
         """Clear this walk's groups and states, because its successor on another grid draws them under other paths."""
         self._state_timeline.erase()
-        for group in {index // self._groups.size for index in self.layers}:
-            path = self._path(group)
-            if path in self._canvas.tracks:
-                self._canvas.add_row(path, Cleared(), PLAIN)
+        for group in self._drawn:
+            self._canvas.add_row(self._path(group), Cleared(), PLAIN)
 
     def take_over(self, walk: WalkDrawing) -> None:
         """Draw the contents of the walk before this one on this grid."""
@@ -172,6 +172,9 @@ class WalkDrawing:
                 self._touch(index, layer)
             else:
                 self._settle(index, layer)
+        if self.grid.layers == walk.grid.layers:
+            self._stale_groups |= dict.fromkeys(walk._drawn)  # those that showed only beads, too
+            self._drawn = dict.fromkeys(walk._drawn, (0, 0))
         self._cursor = walk._cursor
         if self._cursor:
             self._draw_cursor()
@@ -211,7 +214,7 @@ class WalkDrawing:
     def _boxes_of(self, group: int) -> GroupBoxes:
         boxes = self._boxes.get(group)
         if boxes is None:
-            boxes = self._boxes[group] = GroupBoxes(with_nodes=not self._known)
+            boxes = self._boxes[group] = GroupBoxes(self.grid, self._groups.members(group), with_nodes=not self._known)
         return boxes
 
     def _path(self, group: int) -> str:
@@ -221,7 +224,7 @@ class WalkDrawing:
         self._stale_groups.pop(group, None)
         self._touched = None  # the next round has to mark its group again
         row = self._boxes_of(group).row()
-        if row.boxes:
+        if row.boxes or group in self._drawn:
             self._drawn[group] = row.boxes, self._write
             self._canvas.add_row(self._path(group), row, PLAIN)
 
@@ -236,11 +239,11 @@ class WalkDrawing:
         for index in self._cursor:
             layer = self.layer_at(index)
             x, _, z = layer.place
-            places.append((x, layout.above(layer.kind, layer.cost), z))
+            places.append((x, layout.above(layer.cost), z))
             labels.append(f"layer {index} {layer.kind.value}")
         self._canvas.add_row("gkr/cursor", Points(places, labels, palette.ACTIVE), _CURSOR)
 
     def _show_device(self, device: int | None, kind: str | None) -> None:
         self._devices[device] = kind
         name = "prover" if device is None else f"gpu_{device}"
-        self._canvas.add_row(f"lanes/at/{name}", StateChange(kind), PLAIN, keep=KEPT_STATES)
+        self._canvas.add_row(f"lanes/3_devices/{name}", StateChange(kind), PLAIN, keep=KEPT_STATES)

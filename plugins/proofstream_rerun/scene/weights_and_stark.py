@@ -22,9 +22,9 @@ _KEPT_STATES = 512
 
 _BINDING = Look("points", ("weight binding, ms (reported)",), (palette.SERIES_COLORS[1],))
 _PLACES = {
-    IntervalKind.WEIGHT_OPENING: ("lanes/parts/weight_openings", "opening", "logs/weights"),
-    IntervalKind.WEIGHT_BINDING: ("lanes/parts/weight_binding", "binding", "logs/proof"),
-    IntervalKind.STARK_PROOF: ("lanes/parts/stark", "proving", "logs/stark"),
+    IntervalKind.WEIGHT_OPENING: ("lanes/4_parts/weight_openings", "opening", "logs/weights"),
+    IntervalKind.WEIGHT_BINDING: ("lanes/4_parts/weight_binding", "binding", "logs/proof"),
+    IntervalKind.STARK_PROOF: ("lanes/4_parts/stark", "proving", "logs/stark"),
 }
 
 

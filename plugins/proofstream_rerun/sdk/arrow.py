@@ -171,19 +171,21 @@ def pairs(type_: Type, values: Sequence[tuple[str, str]]) -> Array:
     return pa.StructArray.from_arrays(members, fields=list(type_))
 
 
-def tensor(type_: Type, values: npt.NDArray[Any], names: Sequence[str] = ()) -> Array:
-    """Make an array of one tensor. Its dimensions may have names.
+def tensors(type_: Type, values: Sequence[npt.NDArray[Any]], names: Sequence[str] = ()) -> Array:
+    """Make an array of tensors, whose numbers are all of one type. Their dimensions may have names.
 
     Rerun keeps a tensor's values in a union with one list for each type of number. Type 0 of the union means null.
     """
+    count = len(values)
     union = type_.field("buffer").type
-    flat = pa.array(values.ravel())
+    flat = pa.array(np.concatenate([value.ravel() for value in values]))
     place = next(i for i in range(1, union.num_fields) if union.field(i).type.value_type == flat.type)
     members = [pa.array([], union.field(i).type) for i in range(union.num_fields)]
-    members[place] = pa.ListArray.from_arrays(pa.array([0, len(flat)], pa.int32()), flat, type=union.field(place).type)
-    tag, first = np.array([union.type_codes[place]], np.int8), np.zeros(1, np.int32)
+    ends = pa.array(offsets([value.size for value in values]))
+    members[place] = pa.ListArray.from_arrays(ends, flat, type=union.field(place).type)
+    tags, firsts = np.full(count, union.type_codes[place], np.int8), np.arange(count, dtype=np.int32)
     # The SDK builds another union and casts it, which takes ten times as long.
-    buffer = pa.Array.from_buffers(union, 1, [None, pa.py_buffer(tag), pa.py_buffer(first)], children=members)
-    shape = pa.array([values.shape], type_.field("shape").type)
-    dimensions = pa.array([names or None], type_.field("names").type)
-    return pa.StructArray.from_arrays([shape, dimensions, buffer], fields=list(type_))
+    buffers = pa.Array.from_buffers(union, count, [None, pa.py_buffer(tags), pa.py_buffer(firsts)], children=members)
+    shapes = pa.array([value.shape for value in values], type_.field("shape").type)
+    dimensions = pa.array([names or None] * count, type_.field("names").type)
+    return pa.StructArray.from_arrays([shapes, dimensions, buffers], fields=list(type_))

@@ -19,21 +19,28 @@ TOPICS = ("inference/", "gpu/", "state/")
 """Prefixes of entities whose views are left out while there are no such entities."""
 
 
-def blueprint(grid: Grid, paths: AbstractSet[str]) -> rrb.Blueprint:
+Extent = tuple[float, float, float, float]
+
+_GRAPH_MARGIN_X, _GRAPH_MARGIN_Y = 75.0, 30.0
+"""Room around the centres of a graph's outermost nodes."""
+
+
+def blueprint(grid: Grid, paths: AbstractSet[str], graph: Extent) -> rrb.Blueprint:
     """Return the layout for a circuit, with views only of entities that exist.
 
     Args:
         grid: The places of the layers.
         paths: The entities so far.
+        graph: The least and greatest x, and the least and greatest y, of the nodes of the circuit's graph.
     """
-    return _blueprint(grid.layers, frozenset(path for path in paths if path.startswith(TOPICS)))
+    return _blueprint(grid.layers, frozenset(path for path in paths if path.startswith(TOPICS)), graph)
 
 
-@lru_cache(maxsize=8)
-def _blueprint(layers: int, paths: AbstractSet[str]) -> rrb.Blueprint:
+@lru_cache(maxsize=32)
+def _blueprint(layers: int, paths: AbstractSet[str], extent: Extent) -> rrb.Blueprint:
     """Return the same, made once for proofs that look the same: making and sending a new layout takes 10 ms."""
     grid = Grid(layers)
-    walk, graph = _walk_view(grid), _graph_view()
+    walk, graph = _walk_view(grid), _graph_view(extent)
     is_small = grid.layers <= FEW
     return rrb.Blueprint(
         rrb.Horizontal(
@@ -51,6 +58,25 @@ def _blueprint(layers: int, paths: AbstractSet[str]) -> rrb.Blueprint:
         rrb.SelectionPanel(state="collapsed"),
         rrb.TopPanel(state="expanded"),
     )
+
+
+def shape_of(layers: int, topics: AbstractSet[str]) -> str:
+    """Say in a few words what a layout depends on: recordings for which they are equal can share one.
+
+    Args:
+        layers: How many layers have a place.
+        topics: The entities that decide about views.
+    """
+    maps = sum(topic.startswith("inference/attention/") for topic in topics)
+    size = f"{layers} layer" if layers == 1 else f"{layers or 'no'} layers"
+    given = {
+        "activations": "inference/activations" in topics,
+        f"attention of {maps}": maps > 0,
+        "GPUs": _any_below(topics, "gpu/"),
+        "state": _any_below(topics, "state/"),
+    }
+    # Rerun replaces all but letters, digits and a few signs in an application's id, with a warning.
+    return " and ".join([size, *(words for words, is_given in given.items() if is_given)])
 
 
 def _walk_view(grid: Grid) -> rrb.Spatial3DView:
@@ -77,20 +103,25 @@ def _walk_view(grid: Grid) -> rrb.Spatial3DView:
     )
 
 
-def _graph_view() -> rrb.GraphView:
-    return rrb.GraphView(origin="/circuit/graph", name="Circuit")
+def _graph_view(extent: Extent) -> rrb.GraphView:
+    left, right, top, bottom = extent
+    bounds = rrb.VisualBounds2D(
+        x_range=(left - _GRAPH_MARGIN_X, right + _GRAPH_MARGIN_X),
+        y_range=(top - _GRAPH_MARGIN_Y, bottom + _GRAPH_MARGIN_Y),
+    )
+    return rrb.GraphView(origin="/circuit/graph", name="Circuit", visual_bounds=bounds)
 
 
 def _state_timeline_view() -> rrb.StateTimelineView:
     words, colors = list(palette.STATE_COLORS), np.array(list(palette.STATE_COLORS.values()), np.uint32)
     configuration = rr.StateConfiguration(values=words, labels=words, colors=colors)
-    return rrb.StateTimelineView(origin="/lanes", name="Layer states", defaults=[configuration])
+    return rrb.StateTimelineView(origin="/lanes", name="States", defaults=[configuration])
 
 
 def _progress_view() -> rrb.TimeSeriesView:
     return rrb.TimeSeriesView(
         origin="/proof/progress",
-        name="Progress",
+        name="Layers done / layers announced",
         axis_y=rrb.ScalarAxis(range=(0.0, 1.02), zoom_lock=True),
         plot_legend=rrb.PlotLegend(visible=False),
     )
@@ -101,7 +132,8 @@ def _rounds_view() -> rrb.DataframeView:
         rrb.components.ComponentColumnSelector(entity_path="/gkr/rounds", component=f"Round:{name}")
         for name in ROUND_NAMES
     ]
-    query = rrb.archetypes.DataframeQuery(timeline="prover_time", select=["prover_time", *columns], auto_scroll=True)
+    # By event, because rounds come in bursts: many have the same time, and a table by time shows one of them.
+    query = rrb.archetypes.DataframeQuery(timeline="event", select=["event", *columns], auto_scroll=True)
     return rrb.DataframeView(origin="/gkr/rounds", name="Rounds", query=query)
 
 
@@ -111,14 +143,16 @@ def _log_view() -> rrb.TextLogView:
 
 
 def _tabs(paths: AbstractSet[str], more: Sequence[rrb.View]) -> rrb.Tabs:
-    views: list[rrb.View] = [
+    views: list[rrb.View | rrb.Container] = [
         _log_view(),
         rrb.TextDocumentView(origin="/proof/status", name="Proof"),
-        rrb.TimeSeriesView(origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims", axis_y=_unit_axis()),
-        rrb.TextDocumentView(origin="/gkr/round", name="Round"),
+        rrb.BarChartView(origin="/time", name="Layer times, ms"),
         _rounds_view(),
+        rrb.TextDocumentView(origin="/gkr/round", name="Round"),
+        rrb.TimeSeriesView(origin="/gkr", contents=["/gkr/claims", "/gkr/rounds"], name="Claims", axis_y=_unit_axis()),
         *more,
         *_activation_views(paths),
+        *_attention_tabs(paths),
         *_gpu_views(paths),
         *_state_views(paths),
     ]
@@ -132,12 +166,17 @@ def _activation_views(paths: AbstractSet[str]) -> list[rrb.View]:
         views += [
             rrb.BarChartView(origin=f"/inference/{name}", name=f"Activation {name}") for name in ("mean", "sparsity")
         ]
-    maps = sorted(path for path in paths if path.startswith("inference/attention/"))
-    views += [
-        _tensor_view(f"/{path}", f"Attention {path[-3:]}", down=1, across=2, fit="FillKeepAspectRatio")
-        for path in maps[:2]
-    ]
     return views
+
+
+def _attention_tabs(paths: AbstractSet[str]) -> list[rrb.Tabs]:
+    """Return a tab that holds a tab for each layer; no more than `inference.MAX_MAPS` layers are drawn."""
+    maps = sorted(path for path in paths if path.startswith("inference/attention/"))
+    views = [
+        _tensor_view(f"/{path}", path.rpartition("/")[2].replace("_", " "), down=1, across=2, fit="FillKeepAspectRatio")
+        for path in maps
+    ]
+    return [rrb.Tabs(*views, name="Attention")] if views else []
 
 
 def _tensor_view(
@@ -148,7 +187,7 @@ def _tensor_view(
         origin=origin,
         name=name,
         slice_selection=rrb.TensorSliceSelection(width=across, height=down),
-        scalar_mapping=rrb.TensorScalarMapping(mag_filter="nearest", colormap="viridis"),
+        scalar_mapping=rrb.TensorScalarMapping(mag_filter="nearest", colormap="inferno"),
         view_fit=fit,
     )
 

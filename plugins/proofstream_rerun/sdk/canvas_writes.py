@@ -11,7 +11,7 @@ import rerun as rr
 from proofstream_rerun.picture.canvas import Canvas, Rows, Track
 from proofstream_rerun.picture.marks import Mark, PropertyValue
 from proofstream_rerun.sdk.arrow import TimeColumn
-from proofstream_rerun.sdk.columns import ALONE, columns_of, times_of
+from proofstream_rerun.sdk.columns import columns_of, times_of
 from proofstream_rerun.sdk.recording_streams import send_property
 from proofstream_rerun.sdk.recordings import Write
 from proofstream_rerun.sdk.static_components import AXES, look_content, static_content
@@ -98,13 +98,8 @@ def _row_writes(path: str, rows: Rows) -> Iterable[Write]:
 
 
 def _batches(marks: Sequence[Mark]) -> Iterable[Sequence[Mark]]:
-    """Split marks into runs that one call can send: one kind each, and single marks of the kinds in `ALONE`."""
-    for kind, group in groupby(marks, key=type):
-        batch = list(group)
-        if issubclass(kind, ALONE):
-            yield from ([mark] for mark in batch)
-        else:
-            yield batch
+    """Split marks into runs that one call can send: one kind each."""
+    return (list(group) for _, group in groupby(marks, key=type))
 
 
 def _looks(track: Track) -> list[Write]:

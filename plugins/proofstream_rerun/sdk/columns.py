@@ -17,6 +17,7 @@ from proofstream_rerun.picture.canvas import Moment
 from proofstream_rerun.picture.field import M31_PRIME
 from proofstream_rerun.picture.layout import placed
 from proofstream_rerun.picture.marks import (
+    ORIGIN,
     BarRow,
     Boxes,
     BoxGroup,
@@ -38,7 +39,7 @@ from proofstream_rerun.sdk.arrow import (
     numbers,
     own_component,
     strips,
-    tensor,
+    tensors,
     text,
     vectors,
 )
@@ -62,14 +63,14 @@ _SCALARS = components(rr.Scalars(0.0))["scalars"]
 _STATE = components(rr.StateChange(state=""))["state"]
 _LOG = components(rr.TextLog("", level="INFO"))
 _DOCUMENT = components(rr.TextDocument("", media_type=_MARKDOWN))
-_SHEET = components(rr.Tensor(np.zeros(1)))["data"]
+_SHEET = components(rr.Tensor(np.zeros(1), value_range=(0.0, 1.0)))
 _BARS = components(rr.BarChart(np.zeros(1), abscissa=np.zeros(1), color=0))
 _ROUND = {
-    **{name: own_component("Round", name, "uint64") for name in ("layer", "round", "total_rounds")},
+    **{name: own_component("Round", name, "uint64") for name in ("Layer", "Round", "Rounds")},
     **{name: own_component("Round", name, "uint32", _LIMBS) for name in ("c0", "c1", "c2", "c3", "p0_plus_p1")},
 }
 ROUND_NAMES = tuple(_ROUND)
-"""The figures that are written for a round, besides its claim."""
+"""The figures that are written for a round, besides its claim. The viewer's table sorts them, capitals first."""
 
 
 def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
@@ -83,33 +84,26 @@ def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
     )
 
 
-ALONE = (Sheet, BarRow)
-"""Kinds of marks that are sent one at a time, because their columns hold a single tensor."""
-
-
 def columns_of(marks: Sequence[Mark]) -> Columns:
-    """Return the columns of marks that are all of one kind; of a single mark for the kinds in `ALONE`."""
+    """Return the columns of marks that are all of one kind."""
     return _COLUMNS[type(marks[0])](marks)
 
 
 def _boxes(marks: Sequence[BoxGroup]) -> Columns:
     stocks = {key: _stock(stock) for key, stock in {id(mark.stock): mark.stock for mark in marks}.items()}
-    parts: list[Boxes] = []
+    parts: list[Placed] = []
     for mark in marks:
         boxes, ends = stocks[id(mark.stock)]
-        parts.append(boxes.first(ends[mark.count]))
-        if mark.more:
-            parts.append(placed(mark.more))
+        parts.append((ORIGIN, boxes.first(ends[mark.count])))
+        parts += mark.more
     lengths = [mark.boxes for mark in marks]
-    centers = np.concatenate([part.centers for part in parts])
-    half_sizes = np.concatenate([part.half_sizes for part in parts])
-    colors = np.concatenate([part.colors for part in parts])
+    merged = placed(parts)
     columns = [
-        _BOXES["centers"].column(vectors(_BOXES["centers"].type, centers), lengths),
-        _BOXES["half_sizes"].column(vectors(_BOXES["half_sizes"].type, half_sizes), lengths),
-        _BOXES["colors"].column(numbers(colors), lengths),
+        _BOXES["centers"].column(vectors(_BOXES["centers"].type, merged.centers), lengths),
+        _BOXES["half_sizes"].column(vectors(_BOXES["half_sizes"].type, merged.half_sizes), lengths),
+        _BOXES["colors"].column(numbers(merged.colors), lengths),
     ]
-    return columns, 2 * centers.nbytes + colors.nbytes
+    return columns, 2 * merged.centers.nbytes + merged.colors.nbytes
 
 
 def _stock(stock: Sequence[Placed]) -> tuple[Boxes, Sequence[int]]:
@@ -170,20 +164,23 @@ def _documents(marks: Sequence[Document]) -> Columns:
 
 
 def _sheets(marks: Sequence[Sheet]) -> Columns:
-    (mark,) = marks
-    return [_SHEET.column(tensor(_SHEET.type, mark.values, mark.dimensions))], mark.values.nbytes
+    of_data, of_range = _SHEET["data"], _SHEET["value_range"]
+    ranges = np.array([mark.value_range for mark in marks], np.float64)
+    columns = [
+        of_data.column(tensors(of_data.type, [mark.values for mark in marks], marks[0].dimensions)),
+        of_range.column(vectors(of_range.type, ranges)),
+    ]
+    return columns, sum(mark.values.nbytes for mark in marks)
 
 
 def _bars(marks: Sequence[BarRow]) -> Columns:
-    (mark,) = marks
     of_values, of_abscissa = _BARS["values"], _BARS["abscissa"]
     columns = [
-        of_values.column(tensor(of_values.type, mark.values)),
-        _BARS["color"].column(numbers(np.array([mark.color], np.uint32))),
+        of_values.column(tensors(of_values.type, [mark.values for mark in marks])),
+        _BARS["color"].column(numbers(np.array([mark.color for mark in marks], np.uint32))),
+        of_abscissa.column(tensors(of_abscissa.type, [mark.abscissa for mark in marks])),
     ]
-    if mark.abscissa is not None:
-        columns.append(of_abscissa.column(tensor(of_abscissa.type, mark.abscissa)))
-    return columns, 2 * mark.values.nbytes
+    return columns, 2 * sum(mark.values.nbytes for mark in marks)
 
 
 def _clearings(marks: Sequence[Cleared]) -> Columns:
@@ -192,23 +189,24 @@ def _clearings(marks: Sequence[Cleared]) -> Columns:
 
 def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
     layers, numbers_, totals, claims, quadratics, cubics = zip(*map(_FIELDS, rounds), strict=True)
+    claimed = np.array(claims, np.float64)  # None becomes NaN
     columns = [
-        _SCALARS.column(numbers(np.array(claims, np.float64))),  # None becomes NaN
-        _ROUND["layer"].column(numbers(np.array(layers, np.uint64))),
-        _ROUND["round"].column(numbers(np.array(numbers_, np.uint64))),
-        _ROUND["total_rounds"].column(numbers(np.array(totals, np.uint64))),
-        *_polynomials(quadratics, cubics),
+        _ROUND["Layer"].column(numbers(np.array(layers, np.uint64))),
+        _ROUND["Round"].column(numbers(np.array(numbers_, np.uint64))),
+        _ROUND["Rounds"].column(numbers(np.array(totals, np.uint64))),
+        *_polynomials(quadratics, cubics, claimed),
+        _SCALARS.column(numbers(claimed)),
     ]
     return columns, _ROUND_BYTES * len(rounds)
 
 
 def _polynomials(
-    quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None]
+    quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None], claimed: npt.NDArray[np.float64]
 ) -> Iterable[rr.ComponentColumn]:
     """Make columns of the coefficients and of p(0) + p(1), four limbs each.
 
     p(0) = c0 and p(1) is the sum of all coefficients, limb by limb modulo 2^31 - 1. A cell is empty where a round has
-    no such coefficient.
+    no such coefficient. The first limb over 2^31 - 1 replaces the claim that the producer reports.
     """
     polynomials = [
         cubic if quadratic is None else quadratic for quadratic, cubic in zip(quadratics, cubics, strict=True)
@@ -228,7 +226,9 @@ def _polynomials(
         has_one[has_any] = is_long
         yield _vectors(_ROUND[f"c{place}"], limbs[starts[is_long] + place], has_one)
     sums = np.add.reduceat(limbs, starts, axis=0, dtype=np.uint64) + limbs[starts]
-    yield _vectors(_ROUND["p0_plus_p1"], (sums % M31_PRIME).astype(np.uint32), has_any)
+    remainders = (sums % M31_PRIME).astype(np.uint32)
+    claimed[has_any] = remainders[:, 0] / M31_PRIME
+    yield _vectors(_ROUND["p0_plus_p1"], remainders, has_any)
 
 
 def _vectors(

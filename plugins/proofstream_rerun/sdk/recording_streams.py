@@ -68,7 +68,7 @@ class _Logged:
         self.calls.append((path, made(content), static))
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def _logged(blueprint: rrb.Blueprint) -> Sequence[tuple[str, Content, bool]]:
     """Return the calls that a layout consists of. They are cached, as many recordings share one layout."""
     stream = _Logged()

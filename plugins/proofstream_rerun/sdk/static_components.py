@@ -27,7 +27,13 @@ _SOLID = made(rr.Boxes3D.from_fields(fill_mode="solid"))
 _TEXTS = made(rr.Points3D.from_fields(radii=[-1.0], show_labels=True))
 _THIN = made(rr.LineStrips3D.from_fields(radii=[-1.5]))
 _DIRECTED = made(rr.GraphEdges.from_fields(graph_type="directed"))
-_STEPS = made(rr.SeriesLines.from_fields(interpolation_mode=rr.components.InterpolationMode.StepAfter))
+# What steps show never goes back. The viewer would show the mean of values that fall on one pixel.
+_STEPS = made(
+    rr.SeriesLines.from_fields(
+        interpolation_mode=rr.components.InterpolationMode.StepAfter,
+        aggregation_policy=rr.components.AggregationPolicy.Max,
+    )
+)
 _TRAIL = made(rr.LineStrips3D.from_fields(radii=[0.1]))
 _CURSOR = made(rr.Points3D.from_fields(radii=[-7.0], show_labels=True))
 

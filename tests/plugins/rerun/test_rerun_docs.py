@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rerun.chunk import RrdReader
 
 from proofstream import (
+    Decoded,
     EventsLost,
     GpuReading,
     GpuSnapshot,
     GpuStatus,
     GpuTelemetry,
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    LayerStart,
+    PhaseEnd,
+    PhaseStart,
     ProofAborted,
     ProofEvent,
     StateBytes,
     StateBytesMoved,
     StateProgramCost,
+    encode_event,
     kind_of,
 )
 from proofstream.testing import InlineHost, envelopes, read_stream
@@ -66,7 +76,7 @@ def table_of(heading: str) -> list[list[str]]:
 
 def paths_in(cell: str) -> list[str]:
     """Return the entity paths that a cell names."""
-    return [word for word in re.findall(r"`([^`]+)`", cell) if re.fullmatch(r"[a-z_]+(/[a-z_{}]+)+", word)]
+    return [word for word in re.findall(r"`([^`]+)`", cell) if re.fullmatch(r"[a-z_]+(/[a-z0-9_{}]+)+", word)]
 
 
 def matches(documented: str, path: str) -> bool:
@@ -81,9 +91,14 @@ def matches(documented: str, path: str) -> bool:
 def entities(wire_data: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The entities of a proof with every kind of event, and of an aborted one without a circuit."""
     folder = tmp_path_factory.mktemp("docs")
-    for number, events in enumerate((everything(wire_data), an_aborted_one(wire_data))):
+    streams: list[Sequence[ProofEvent | Decoded]] = [
+        everything(wire_data),
+        an_aborted_one(wire_data),
+        half_observed(),
+    ]
+    for number, events in enumerate(streams):
         host = InlineHost(RerunPlugin(), {"connections": [f"file:{folder / str(number)}.rrd"]})
-        host.feed(envelopes(events))
+        host.feed(envelopes(events, session_id=str(number)))
         host.close()
     found = {one for path in folder.iterdir() for one in RrdReader(str(path)).store().schema().entity_paths()}
     return {one for one in found if one != "/" and not one.startswith("/__")}
@@ -133,6 +148,32 @@ def an_aborted_one(wire_data: Path) -> list[ProofEvent]:
     """Return the first events of a proof, a loss of events, and an abort."""
     events = [one.event for one in read_stream(wire_data / "smollm2-135m-cpu.jsonl")][:250]
     return [*events, EventsLost(where="intake", counts={"SumcheckRound": 3}), ProofAborted(reason="out of memory")]
+
+
+def half_observed() -> list[ProofEvent | Decoded]:
+    """Return a proof with a phase, whose layers' starts, ends or times were not observed."""
+    started = LayerStart(
+        layer_idx=0,
+        kind=LayerKind.Add,
+        input_shape=(1, 1),
+        output_shape=(1, 1),
+        trace_cost=1,
+        claim_value_approx=None,
+        gpu_device=None,
+    )
+    ended = LayerEnd(
+        layer_idx=0, kind=LayerProofKind.Linear, final_claim_value_approx=None, duration_ms=0, rounds_completed=0
+    )
+    events: list[ProofEvent] = [replace(started, layer_idx=1), started, ended, PhaseStart(name="commit")]
+    laid_out: list[ProofEvent] = [
+        replace(started, layer_idx=2),
+        replace(ended, layer_idx=2, duration_ms=1),
+        replace(started, layer_idx=3),
+    ]
+    return [
+        Decoded(event=event, raw=encode_event(event), time_source="reconstructed" if event in laid_out else None)
+        for event in [*laid_out, replace(ended, layer_idx=3), *events, PhaseEnd(name="commit")]
+    ]
 
 
 def status(free: int) -> GpuStatus:

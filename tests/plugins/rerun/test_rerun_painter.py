@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from rerun_bench import (
+    Bench,
+    Pages,
+    activation,
+    circuit,
+    job,
+    layer_end,
+    layer_start,
+    proof_complete,
+    proof_start,
+    sumcheck_round,
+    whole_layer,
+    whole_proof,
+)
 
 from proofstream import (
-    ActivationStats,
     AggregatedBindingEnd,
     AggregatedBindingStart,
     AttentionHeatmap,
-    CircuitCompiled,
-    CircuitNode,
     Decoded,
     Envelope,
     EventsLost,
@@ -31,18 +38,13 @@ from proofstream import (
     GpuSnapshot,
     GpuStatus,
     GpuTelemetry,
-    LayerActivation,
-    LayerEnd,
     LayerKind,
     LayerProofKind,
-    LayerStart,
     Log,
     LogLevel,
     PluginHealth,
     ProofAborted,
-    ProofComplete,
     ProofEvent,
-    ProofStart,
     StarkProofEnd,
     StarkProofStart,
     StateBytes,
@@ -55,207 +57,17 @@ from proofstream import (
     WeightOpeningStart,
     encode_event,
 )
-from proofstream.testing import START_UNIX_NANO, FixedClock, envelopes, read_stream
+from proofstream.testing import START_UNIX_NANO, envelopes, read_stream
 from proofstream_rerun.open_recordings import LINGER_S, MAX_LINGERING, MAX_RUNNING
-from proofstream_rerun.painter import MAX_HELD, MAX_HELD_BYTES, MAX_WAITING_BYTES, WRITE_EVERY_S, Painter
+from proofstream_rerun.painter import MAX_HELD, MAX_HELD_BYTES, MAX_WAITING_BYTES
 from proofstream_rerun.picture.canvas import MAX_ENTITIES
 from proofstream_rerun.picture.layout import MAX_LAYERS
 from proofstream_rerun.picture.texts import MAX_KINDS
-from proofstream_rerun.sdk.recordings import Recording, Write
-
-SHAPE = (1, 8)
-
-
-class Settings:
-    """Settings with the default application id."""
-
-    application_id = "proofstream"
-
-
-class Pages:
-    """Outlets that record all calls.
-
-    Attributes:
-        recordings: All recordings that began, by their ids.
-        calls: The names of all calls, by recording.
-        rows: Rows by recording and entity: nanoseconds since the proof's start, seq, values by component.
-        statics: How often static content of an entity was sent, by recording.
-    """
-
-    def __init__(self) -> None:
-        self.recordings: dict[str, Recording] = {}
-        self.calls: dict[str, list[str]] = defaultdict(list)
-        self.rows: dict[str, dict[str, list[tuple[int, int, dict[str, Any]]]]] = defaultdict(lambda: defaultdict(list))
-        self.statics: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self.properties: dict[str, dict[str, Any]] = defaultdict(dict)
-
-    def begin_recording(self, recording: Recording) -> None:
-        assert recording.recording_id not in self.recordings
-        self.recordings[recording.recording_id] = recording
-        recording.blueprint()
-        self.calls[recording.recording_id].append("begin")
-        self.keep(recording.recording_id, recording.snapshot())
-
-    def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
-        assert self.calls[recording_id][0] == "begin"
-        assert "end" not in self.calls[recording_id]
-        self.calls[recording_id].append("write")
-        self.keep(recording_id, writes)
-
-    def send_blueprint(self, recording_id: str) -> None:
-        self.calls[recording_id].append("show")
-        self.recordings[recording_id].blueprint()
-
-    def end_recording(self, recording_id: str) -> None:
-        self.calls[recording_id].append("end")
-
-    def keep(self, recording_id: str, writes: Iterable[Any]) -> None:
-        for write in writes:
-            assert write.size_bytes > 0
-            if hasattr(write, "columns"):
-                self.rows[recording_id][write.path] += rows_of(write)
-            elif hasattr(write, "path"):
-                self.statics[recording_id][write.path] += 1
-            else:
-                self.properties[recording_id][write.name] = dict(write.values)
-
-    # Called by tests
-
-    def named(self, part: str) -> str:
-        """Return the id of the one recording whose name contains `part`."""
-        (found,) = (r.recording_id for r in self.recordings.values() if part in r.name)
-        return found
-
-    def values(self, recording_id: str, entity: str, component: str) -> list[Any]:
-        """Return one component of an entity, row by row."""
-        return [values.get(component) for _, _, values in self.rows[recording_id][entity]]
-
-    def texts(self, recording_id: str, entity: str) -> list[str]:
-        """Return the lines of a log or the texts of a document."""
-        return [text for texts in self.values(recording_id, entity, "text") for text in texts]
-
-    def states(self, recording_id: str, entity: str) -> list[str | None]:
-        """Return the states of an entity in order."""
-        return [state[0] if state else None for state in self.values(recording_id, entity, "state")]
-
-
-def rows_of(write: Any) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the rows of a prepared call."""
-    times = {time.timeline_name(): time.as_arrow_array().cast("int64").to_pylist() for time in write.times}
-    columns = {
-        column.component_descriptor().component.rpartition(":")[2]: column.as_arrow_array().to_pylist()
-        for column in write.columns
-    }
-    for place, (prover_ns, seq) in enumerate(zip(times["prover_time"], times["event"], strict=True)):
-        yield prover_ns, seq, {name: rows[place] for name, rows in columns.items()}
-
-
-class Bench:
-    """A painter with a fixed clock."""
-
-    def __init__(self) -> None:
-        self.pages = Pages()
-        self.clock = FixedClock()
-        self.painter = Painter(
-            outlets=self.pages,
-            settings=Settings(),
-            log=logging.getLogger("proofstream.test"),
-            clock=lambda: self.clock.now / 1e9,
-        )
-
-    def draw(self, stream: Iterable[Envelope], *, close: bool = True, batch: int = 512) -> Pages:
-        waiting = list(stream)
-        for start in range(0, len(waiting), batch):
-            self.painter.consume(tuple(waiting[start : start + batch]))
-        if close:
-            self.painter.close()
-        return self.pages
-
-    def write(self) -> None:
-        """Advance the clock until a write is due."""
-        self.clock.advance(WRITE_EVERY_S * 1.01)
-        self.painter.tick()
 
 
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-# Events
-
-
-def proof_start(layers: int) -> ProofStart:
-    return ProofStart(model_name="tiny", backend="cpu", num_layers=layers, input_shape=SHAPE, output_shape=SHAPE)
-
-
-def layer_start(index: int, kind: LayerKind = LayerKind.MatMul, device: int | None = None) -> LayerStart:
-    return LayerStart(
-        layer_idx=index,
-        kind=kind,
-        input_shape=SHAPE,
-        output_shape=SHAPE,
-        trace_cost=64,
-        claim_value_approx=0.5,
-        gpu_device=device,
-    )
-
-
-def sumcheck_round(index: int, number: int, total: int = 3) -> SumcheckRound:
-    return SumcheckRound(
-        layer_idx=index, round=number, total_rounds=total, poly_deg2=None, poly_deg3=None, claim_value_approx=0.25
-    )
-
-
-def layer_end(index: int, kind: LayerProofKind = LayerProofKind.Sumcheck) -> LayerEnd:
-    return LayerEnd(layer_idx=index, kind=kind, final_claim_value_approx=0.5, duration_ms=1, rounds_completed=0)
-
-
-def proof_complete() -> ProofComplete:
-    return ProofComplete(duration_ms=0, num_layer_proofs=1, num_weight_openings=0, weight_binding_mode="sequential")
-
-
-def activation(index: int, values: int = 4) -> LayerActivation:
-    stats = ActivationStats(mean=1.0, std_dev=2.0, min=None, max=4.0, sparsity=0.5)
-    return LayerActivation(
-        layer_idx=index,
-        node_id=index,
-        kind=LayerKind.MatMul,
-        output_shape=SHAPE,
-        output_sample=list(range(values)),
-        stats=stats,
-    )
-
-
-def circuit(layers: int) -> CircuitCompiled:
-    nodes = [
-        CircuitNode(
-            layer_idx=index,
-            node_id=index,
-            kind=LayerKind.Add if index % 2 else LayerKind.MatMul,
-            input_shape=SHAPE,
-            output_shape=SHAPE,
-            trace_cost=2**index,
-            input_layers=[index - 1] if index else [],
-        )
-        for index in range(layers)
-    ]
-    return CircuitCompiled(
-        total_layers=layers, input_shape=SHAPE, output_shape=SHAPE, nodes=nodes, has_simd=False, simd_num_blocks=0
-    )
-
-
-def whole_layer(index: int, rounds: int = 3) -> list[ProofEvent]:
-    return [layer_start(index), *(sumcheck_round(index, number, rounds) for number in range(rounds)), layer_end(index)]
-
-
-def whole_proof(layers: int) -> list[ProofEvent]:
-    walk = [event for index in reversed(range(layers)) for event in whole_layer(index)]
-    return [proof_start(layers), *walk, proof_complete()]
-
-
-def job(stream: Iterable[ProofEvent], name: str) -> list[Decoded]:
-    return [Decoded(event=event, raw=encode_event(event), job_id=name) for event in stream]
 
 
 # A proof
@@ -266,7 +78,7 @@ def test_a_replay_gives_a_proofs_recording_the_same_id(bench: Bench) -> None:
     pages, again = bench.draw(stream), Bench().draw(stream)
     (recording,) = pages.recordings.values()
     assert list(again.recordings) == [recording.recording_id]
-    assert recording.application_id == "proofstream"
+    assert recording.application_id == "proofstream: 3 layers"
     assert recording.name == "tiny on cpu, proof 0"
     assert recording.started_ns == START_UNIX_NANO + 1_000_000
     facts = recording.properties["proofstream"]
@@ -280,7 +92,7 @@ def test_a_replay_gives_a_proofs_recording_the_same_id(bench: Bench) -> None:
 def test_progress_is_layers_left_behind_over_layers_announced(bench: Bench) -> None:
     pages = bench.draw(envelopes(whole_proof(4)))
     progress = pages.values(pages.named("tiny"), "proof/progress", "scalars")
-    assert progress == [[0.0], [0.25], [0.5], [0.75], [1.0]]
+    assert progress == [[0.0], [0.25], [0.5], [0.75], [1.0], [1.0], [1.0]]  # the last two span the rest of the proof
 
 
 def test_a_walk_from_the_last_layer_to_the_first_leaves_a_trail_below_proved_layers(bench: Bench) -> None:
@@ -311,18 +123,18 @@ def test_state_timelines_show_where_layers_stand(bench: Bench) -> None:
     ]
     pages = bench.draw(envelopes(stream))
     recording = pages.named("tiny")
-    assert pages.states(recording, "lanes/layers/4_MatMul") == ["proving", "proved"]
-    assert pages.states(recording, "lanes/layers/3_MatMul") == ["proving", "end not seen"]
-    assert pages.states(recording, "lanes/layers/1_MatMul") == ["proving", "skipped"]
-    assert pages.states(recording, "lanes/layers/0_MatMul") == ["proving", "aborted"]
+    assert pages.states(recording, "lanes/5_layers/4_MatMul") == ["proving", "proved"]
+    assert pages.states(recording, "lanes/5_layers/3_MatMul") == ["proving", "end not seen"]
+    assert pages.states(recording, "lanes/5_layers/1_MatMul") == ["proving", "skipped"]
+    assert pages.states(recording, "lanes/5_layers/0_MatMul") == ["proving", "aborted"]
 
 
 def test_many_layers_share_a_state_timeline(bench: Bench) -> None:
     bench.draw(envelopes([proof_start(100), *whole_layer(99)], close=False), close=False)
     bench.write()
     recording = bench.pages.named("tiny")
-    paths = [path for path in bench.pages.rows[recording] if path.startswith("lanes/layers/")]
-    assert paths == ["lanes/layers/98-99"]
+    paths = [path for path in bench.pages.rows[recording] if path.startswith("lanes/5_layers/")]
+    assert paths == ["lanes/5_layers/98-99"]
     assert bench.pages.states(recording, paths[0]) == ["proving", "partly done"]
 
 
@@ -340,7 +152,8 @@ def test_a_large_group_is_not_repeated_in_every_write(bench: Bench) -> None:
     drawn = bench.pages.values(recording, "gkr/layers/91-97", "centers")
     assert len(drawn) - before == 2
     bench.painter.close()
-    assert len(bench.pages.values(recording, "gkr/layers/91-97", "centers")[-1]) == 5 * 211 + 1 + 8
+    beads = 1  # layer 91 has not been reached
+    assert len(bench.pages.values(recording, "gkr/layers/91-97", "centers")[-1]) == 5 * 211 + 1 + 8 + beads
 
 
 def test_an_aborted_proof_is_marked_where_it_died(bench: Bench) -> None:
@@ -362,7 +175,7 @@ def test_there_is_a_cursor_for_each_active_device(bench: Bench) -> None:
     recording = bench.pages.named("tiny")
     labels = bench.pages.values(recording, "gkr/cursor", "labels")
     assert labels == [["layer 3 MatMul"], ["layer 3 MatMul", "layer 2 MatMul"], ["layer 2 MatMul"], []]
-    assert bench.pages.states(recording, "lanes/at/gpu_0") == ["MatMul", None]
+    assert bench.pages.states(recording, "lanes/3_devices/gpu_0") == ["MatMul", None]
 
 
 def test_time_never_goes_back_and_begins_with_the_proof(bench: Bench) -> None:
@@ -412,7 +225,7 @@ def test_jobs_of_one_session_are_told_apart(bench: Bench) -> None:
     jobs = {recording.properties["proofstream"]["job"]: r for r, recording in pages.recordings.items()}
     assert set(jobs) == {"one", "other"}
     assert pages.values(jobs["one"], "proof/progress", "scalars")[-1] == [1.0]
-    assert len(pages.values(jobs["other"], "gkr/rounds", "round")) == 9
+    assert len(pages.values(jobs["other"], "gkr/rounds", "Round")) == 9
 
 
 def test_a_session_without_a_proof_has_a_recording_of_its_own(bench: Bench) -> None:
@@ -429,10 +242,10 @@ def test_a_stark_without_a_proof_is_shown_at_once(bench: Bench) -> None:
     bench.draw(envelopes([Log(level=LogLevel.Info, message="before"), start], close=False), close=False)
     bench.write()
     recording = bench.pages.named("outside of any proof")
-    assert bench.pages.states(recording, "lanes/parts/stark") == ["proving"]
+    assert bench.pages.states(recording, "lanes/4_parts/stark") == ["proving"]
     assert bench.pages.texts(recording, "logs/proof") == ["before"]
     bench.draw(envelopes([start, StarkProofEnd(duration_ms=320)])[2:])
-    assert bench.pages.states(recording, "lanes/parts/stark") == ["proving", None]
+    assert bench.pages.states(recording, "lanes/4_parts/stark") == ["proving", None]
     assert bench.pages.texts(recording, "logs/stark")[-1] == "STARK ended after 320 ms (reported)"
 
 
@@ -443,8 +256,8 @@ def test_a_stark_whose_job_fell_silent_ends_in_its_own_recording(bench: Bench) -
     pages = bench.draw(stream, close=False)
     bench.write()
     silent, loud = pages.recordings
-    assert pages.states(silent, "lanes/parts/stark") == ["proving", None]
-    assert pages.states(loud, "lanes/parts/stark")[-1] == "proving"
+    assert pages.states(silent, "lanes/4_parts/stark") == ["proving", None]
+    assert pages.states(loud, "lanes/4_parts/stark")[-1] == "proving"
 
 
 def test_weight_openings_and_bindings_have_state_timelines_and_lines(bench: Bench) -> None:
@@ -460,8 +273,8 @@ def test_weight_openings_and_bindings_have_state_timelines_and_lines(bench: Benc
     ]
     pages = bench.draw(envelopes(stream))
     recording = pages.named("tiny")
-    assert pages.states(recording, "lanes/parts/weight_openings") == ["opening", None]
-    assert pages.states(recording, "lanes/parts/weight_binding") == ["binding", None]
+    assert pages.states(recording, "lanes/4_parts/weight_openings") == ["opening", None]
+    assert pages.states(recording, "lanes/4_parts/weight_binding") == ["binding", None]
     assert len(pages.texts(recording, "logs/weights")) == 4
     assert pages.values(recording, "proof/binding_ms", "scalars") == [[40.0]]
 
@@ -619,9 +432,9 @@ def test_a_circuit_that_comes_late_is_shown_and_the_layout_with_it(bench: Bench)
 def test_unannounced_layers_find_room(bench: Bench) -> None:
     pages = bench.draw(envelopes([event for index in (40, 41, 90) for event in whole_layer(index)]))
     recording = pages.named("joined after its start")
-    (path,) = (path for path in pages.rows[recording] if path.startswith("lanes/layers/90"))
+    (path,) = (path for path in pages.rows[recording] if path.startswith("lanes/5_layers/90"))
     assert pages.states(recording, path)[0] == "proving"
-    rounds = [len(row) for row in pages.values(recording, "gkr/rounds", "round")]
+    rounds = [len(row) for row in pages.values(recording, "gkr/rounds", "Round")]
     assert rounds == [1] * 9
 
 
@@ -635,7 +448,7 @@ def test_a_layer_without_room_is_counted(bench: Bench, caplog: pytest.LogCapture
 def test_huge_announcements_are_bounded(bench: Bench) -> None:
     pages = bench.draw(envelopes([proof_start(2**63), layer_start(3), sumcheck_round(3, 2**40, 2**50), layer_end(3)]))
     recording = pages.named("tiny")
-    assert pages.values(recording, "gkr/rounds", "round") == [[2**40]]
+    assert pages.values(recording, "gkr/rounds", "Round") == [[2**40]]
     assert bench.painter.counters()["undrawn_marks"] == 1
     assert len(pages.rows[recording]) <= MAX_ENTITIES
 
@@ -716,7 +529,7 @@ def test_a_snapshot_shows_the_present_and_is_bounded(bench: Bench, wire_data: Pa
         np.testing.assert_equal(seen[path][-1], missed[path][-1])  # NaN equals NaN here
     assert all(len(rows) <= 1024 for rows in seen.values())
     assert len(seen["gkr/trail"]) == 1
-    assert late.statics[recording.recording_id].keys() >= {"/", "circuit/nodes", "circuit/labels", "circuit/graph"}
+    assert late.statics[recording.recording_id].keys() >= {"/", "circuit/backbone", "circuit/labels", "circuit/graph"}
 
 
 def test_ended_recordings_are_released(bench: Bench) -> None:

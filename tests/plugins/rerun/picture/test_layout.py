@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from proofstream import LayerKind
 from proofstream_rerun.picture import layout
+from proofstream_rerun.picture.camera import FIELD_OF_VIEW
 from proofstream_rerun.picture.layout import Grid
 from proofstream_rerun.picture.marks import Boxes
 
@@ -102,9 +105,43 @@ def test_neighbours_share_an_entity_if_there_are_many(layers: int) -> None:
     assert (size == 1) == (layers <= layout.MAX_GROUPS)
 
 
-def test_an_edge_begins_and_ends_at_its_nodes() -> None:
-    grid = Grid(40)
-    for start, end in ((0, 1), (grid.columns - 1, grid.columns), (2, 7), (3, 30), (9, 4)):
-        strip = layout.edge(grid, start, end, (0.0, 0.0))
-        np.testing.assert_allclose(strip[0], grid.at(start), atol=1e-5)
-        np.testing.assert_allclose(strip[-1], grid.at(end), atol=1e-5)
+def seen(grid: Grid, places: npt.NDArray[np.float64], aspect: float) -> npt.NDArray[np.float64]:
+    """Project places into the view of the grid's camera: across and up, from -1 to 1 at its borders."""
+    position, target = np.array(grid.camera.position), np.array(grid.camera.target)
+    forward = (target - position) / np.linalg.norm(target - position)
+    up = np.cross((1.0, 0.0, 0.0), forward)
+    relative = places - position
+    depth = relative @ forward
+    assert (depth > 0).all()
+    high = depth * np.tan(FIELD_OF_VIEW / 2)
+    return np.stack([relative[:, 0] / (high * aspect), relative @ up / high], axis=1)
+
+
+@pytest.mark.parametrize("layers", [1, 3, 8, 11, 12, 20, 40, 41, 211, 281, 450])
+def test_the_bars_of_210_rounds_are_in_view_in_every_layer(layers: int) -> None:
+    grid = Grid(layers)
+    bars = layout.bars(210, (66, 155, 245))
+    boxes = layout.placed([(grid.at(index), bars) for index in range(layers)])
+    corners = [boxes.centers + boxes.half_sizes * signs for signs in itertools.product((-1, 1), repeat=3)]
+    aspect = layout.ASPECT_FEW if layers <= layout.FEW else layout.ASPECT_MANY
+    assert np.abs(seen(grid, np.concatenate(corners).astype(np.float64), aspect)).max() < 1
+
+
+@pytest.mark.parametrize("layers", [12, 20, 29, 40, 41, 211, 281, 450, layout.MAX_LAYERS])
+def test_bars_hide_no_layer_behind_them(layers: int) -> None:
+    """Compare the lowest point of each row's trail with the top of the bars in front of it, as the camera sees them."""
+    grid = Grid(layers)
+    rows = grid.z[:: grid.columns].astype(np.float64)
+    ground = np.stack([np.zeros_like(rows), np.full_like(rows, layout.TRAIL_Y), rows], axis=1)
+    first_bars = np.stack([np.zeros_like(rows), np.full_like(rows, layout.BAR_HEIGHT), rows - layout.BARS_GAP], axis=1)
+    lowest, highest = seen(grid, ground, 1.0)[:, 1], seen(grid, first_bars, 1.0)[:, 1]
+    assert len(rows) > 1
+    assert (lowest[:-1] > highest[1:]).all()
+
+
+@given(cost=COSTS)
+def test_a_node_covers_the_bead_that_stood_for_it(cost: int) -> None:
+    bead = layout.beads(Grid(1), [0])
+    node = layout.node_box(LayerKind.Add, cost)
+    assert (bead.centers == node.centers).all()
+    assert (bead.half_sizes < node.half_sizes).all()

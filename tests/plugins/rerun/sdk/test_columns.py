@@ -100,10 +100,10 @@ def test_rounds_have_their_polynomials_and_the_sum_to_check() -> None:
     assert found["c0"] == [[[1, 2, 3, 4]], [], [[1, 2, 3, 4]]]
     assert found["c3"] == [[], [], [[0, 0, 0, high]]]
     assert found["p0_plus_p1"] == [[list(sum_over_bits(tuples[:3]))], [], [list(sum_over_bits(tuples))]]
-    assert found["layer"] == [[3], [3], [3]]
-    assert found["round"] == [[0], [1], [2]]
-    assert found["total_rounds"] == [[3], [3], [3]]
-    assert found["scalars"][0] == [0.25]
+    assert found["Layer"] == [[3], [3], [3]]
+    assert found["Round"] == [[0], [1], [2]]
+    assert found["Rounds"] == [[3], [3], [3]]
+    assert found["scalars"][0] == [sum_over_bits(tuples[:3])[0] / M31_PRIME]
     assert math.isnan(found["scalars"][1][0])
 
 

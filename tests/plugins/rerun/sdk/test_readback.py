@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from rerun.chunk import RrdReader
+from rerun_file import TIMELINES, File
 
 from proofstream import (
     Envelope,
@@ -21,79 +18,12 @@ from proofstream import (
     ProofEvent,
     ProofStart,
     SumcheckRound,
-    Timelines,
     WeightOpeningEnd,
     WeightOpeningStart,
-    reported_claim,
 )
 from proofstream.testing import InlineHost, envelopes, read_stream
 from proofstream_rerun import RerunPlugin
-from proofstream_rerun.picture.field import coefficients, limbs, sum_over_bits
-
-TIMELINES = {"prover_time", "event", "wall_time"}
-
-
-class Entity:
-    """All rows of one entity, in the order of their events.
-
-    Attributes:
-        is_static: Whether it has static content.
-        timelines: The names of its timelines.
-        rows: For each row, its times by timeline (nanoseconds, or seq on `event`) and its values by component.
-    """
-
-    def __init__(self) -> None:
-        self.is_static = False
-        self.timelines: set[str] = set()
-        self.rows: list[tuple[dict[str, int], dict[str, Any]]] = []
-
-    def values(self, component: str) -> list[Any]:
-        """Return the values of one component, row by row."""
-        return [values[component] for _, values in self.rows if component in values]
-
-    def times(self, timeline: str) -> list[int]:
-        """Return the times on one timeline, row by row."""
-        return [times[timeline] for times, _ in self.rows]
-
-
-class File:
-    """A recording in a file."""
-
-    def __init__(self, path: Path) -> None:
-        reader = RrdReader(path)
-        (recording,) = reader.recordings()
-        self.application_id: str = recording.application_id
-        self.recording_id: str = recording.recording_id
-        self.blueprints = len(reader.blueprints())
-        self.entities: dict[str, Entity] = defaultdict(Entity)
-        for chunk in reader.stream(store=recording):
-            self._add(chunk)
-        for entity in self.entities.values():
-            entity.rows.sort(key=lambda row: row[0]["event"])
-
-    def _add(self, chunk: Any) -> None:
-        entity = self.entities[str(chunk.entity_path).removeprefix("/")]
-        if chunk.is_static:
-            entity.is_static = True
-            return
-        entity.timelines |= set(chunk.timeline_names)
-        table = chunk.to_record_batch()
-        columns = {
-            name: (table.column(name).cast("int64") if name in TIMELINES else table.column(name)).to_pylist()
-            for name in table.schema.names
-        }
-        for place in range(chunk.num_rows):
-            times = {name: columns[name][place] for name in TIMELINES}
-            values = {name.rpartition(":")[2]: rows[place] for name, rows in columns.items() if name not in TIMELINES}
-            entity.rows.append((times, values))
-
-    def below(self, folder: str) -> dict[str, Entity]:
-        """Return the entities below a folder by the rest of their paths."""
-        return {path.removeprefix(folder): e for path, e in self.entities.items() if path.startswith(folder)}
-
-    def texts(self, log: str) -> list[str]:
-        """Return the lines of a log."""
-        return [line for lines in self.entities[log].values("text") for line in lines]
+from proofstream_rerun.picture.field import M31_PRIME, coefficients, limbs, sum_over_bits
 
 
 def draw(stream: Path, folder: Path) -> tuple[list[Envelope], list[File]]:
@@ -110,18 +40,6 @@ def draw(stream: Path, folder: Path) -> tuple[list[Envelope], list[File]]:
 def of_type(stream: list[Envelope], *types: type[ProofEvent]) -> Iterator[Envelope]:
     """Return the envelopes of some kinds of events."""
     return (envelope for envelope in stream if isinstance(envelope.event, types))
-
-
-def reported_claims(stream: list[Envelope]) -> dict[int, float | None]:
-    """Return the claim of each round by its seq; None if it is a placeholder."""
-    timelines = Timelines()
-    claims: dict[int, float | None] = {}
-    for envelope in stream:
-        timelines.feed(envelope)
-        if isinstance(envelope.event, SumcheckRound):
-            (proof,) = timelines.open_proofs
-            claims[envelope.seq] = reported_claim(envelope.event, proof.open_layers.get(envelope.event.layer_idx))
-    return claims
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +61,9 @@ def test_every_row_has_three_timelines(smol: tuple[list[Envelope], File]) -> Non
 def test_there_are_few_entities_for_many_layers(smol: tuple[list[Envelope], File]) -> None:
     _, file = smol
     assert len(file.entities) < 100
-    assert (file.application_id, file.blueprints > 0) == ("proofstream", True)
+    assert (file.application_id, file.blueprints > 0) == ("proofstream: 211 layers and activations", True)
     assert {path for path, entity in file.entities.items() if entity.is_static} >= {
         "",
-        "circuit/nodes",
         "circuit/backbone",
         "circuit/labels",
         "circuit/graph",
@@ -156,7 +73,6 @@ def test_there_are_few_entities_for_many_layers(smol: tuple[list[Envelope], File
 def test_every_round_has_a_row_with_its_polynomial(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     expected = list(of_type(stream, SumcheckRound))
-    claims = reported_claims(stream)
     rounds = file.entities["gkr/rounds"]
     (start,) = of_type(stream, ProofStart)
     assert rounds.times("event") == [envelope.seq for envelope in expected]
@@ -166,19 +82,17 @@ def test_every_round_has_a_row_with_its_polynomial(smol: tuple[list[Envelope], F
         event = envelope.event
         assert isinstance(event, SumcheckRound)
         polynomial = [limbs(coefficient) for coefficient in coefficients(event)]
-        assert (values["layer"], values["round"]) == ([event.layer_idx], [event.round])
+        assert (values["Layer"], values["Round"]) == ([event.layer_idx], [event.round])
         assert [values[f"c{place}"] for place in range(3)] == [[list(c)] for c in polynomial]
         assert values["p0_plus_p1"] == [list(sum_over_bits(polynomial))]
-        claim = claims[envelope.seq]
-        np.testing.assert_equal(values["scalars"], [math.nan if claim is None else claim])
-    assert 0 < sum(claim is None for claim in claims.values()) < len(claims)  # this producer halves the starting claim
+        assert values["scalars"] == [sum_over_bits(polynomial)[0] / M31_PRIME]
 
 
 def test_progress_goes_from_zero_to_all_layers(smol: tuple[list[Envelope], File]) -> None:
     stream, file = smol
     layers = sum(1 for _ in of_type(stream, LayerEnd))
     progress = [value for (value,) in file.entities["proof/progress"].values("scalars")]
-    np.testing.assert_allclose(progress, np.arange(layers + 1) / layers)
+    np.testing.assert_allclose(progress, [*np.arange(layers + 1) / layers, 1.0, 1.0])
 
 
 def test_the_last_rows_hold_all_layers_and_bars(smol: tuple[list[Envelope], File]) -> None:
@@ -190,7 +104,7 @@ def test_the_last_rows_hold_all_layers_and_bars(smol: tuple[list[Envelope], File
     for entity in groups.values():
         for _, values in entity.rows:
             assert len(values["centers"]) == len(values["half_sizes"]) == len(values["colors"])
-    timelines = file.below("lanes/layers/")
+    timelines = file.below("lanes/5_layers/")
     assert timelines.keys() == groups.keys()
     assert all(entity.values("state")[-1] == ["proved"] for entity in timelines.values())
 
@@ -202,7 +116,7 @@ def test_the_walk_is_logged_layer_by_layer(smol: tuple[list[Envelope], File]) ->
     assert log.times("event") == [envelope.seq for envelope in walk]
     claims = file.entities["gkr/claims"]
     assert claims.times("event") == log.times("event")
-    at = file.entities["lanes/at/prover"].values("state")
+    at = file.entities["lanes/3_devices/prover"].values("state")
     kinds = [e.event.kind.value for e in walk if isinstance(e.event, LayerStart)]
     assert [state[0] for state in at if state] == kinds
 
@@ -225,9 +139,9 @@ def test_activations_are_drawn_once(smol: tuple[list[Envelope], File]) -> None:
 def test_an_aborted_proof_and_the_next_one_have_a_file_each(wire_data: Path, tmp_path: Path) -> None:
     stream, (first, second) = draw(wire_data / "aborted-then-next.jsonl", tmp_path)
     assert first.recording_id != second.recording_id
-    assert "lanes/layers/09_MatMul" in first.entities or "lanes/layers/09_RMSNorm" in first.entities
-    (died,) = (path for path in first.below("lanes/layers/") if path.startswith("09"))
-    assert first.entities[f"lanes/layers/{died}"].values("state")[-1] == ["aborted"]
+    assert "lanes/5_layers/09_MatMul" in first.entities or "lanes/5_layers/09_RMSNorm" in first.entities
+    (died,) = (path for path in first.below("lanes/5_layers/") if path.startswith("09"))
+    assert first.entities[f"lanes/5_layers/{died}"].values("state")[-1] == ["aborted"]
     assert first.entities["gkr/aborted"].values("labels")[-1][0].startswith("aborted in layer 9 ")
     assert "gkr/aborted" not in second.entities
     assert [value for (value,) in first.entities["proof/progress"].values("scalars")][-1] == pytest.approx(12 / 22)
@@ -243,7 +157,7 @@ def test_an_aborted_proof_and_the_next_one_have_a_file_each(wire_data: Path, tmp
 
 def test_layers_without_an_end_and_missing_layers(wire_data: Path, tmp_path: Path) -> None:
     _, (file,) = draw(wire_data / "endless-and-holes.jsonl", tmp_path)
-    timelines = file.below("lanes/layers/")
+    timelines = file.below("lanes/5_layers/")
     states = {int(path.partition("_")[0]): entity.values("state")[-1] for path, entity in timelines.items()}
     assert {index for index, state in states.items() if state == ["end not seen"]} == {7, 15}
     assert set(range(17)) - set(states) == {3, 11}
@@ -258,18 +172,18 @@ def test_a_job_on_a_socket_that_lost_events(wire_data: Path, tmp_path: Path) -> 
     assert lagged.event.message in file.texts("logs/proof")
     levels = dict(zip(file.texts("logs/proof"), file.entities["logs/proof"].values("level"), strict=True))
     assert levels[lagged.event.message] == ["WARN"]
-    assert len(file.below("lanes/layers/")) == 22
+    assert len(file.below("lanes/5_layers/")) == 22
 
 
 def test_a_stark_without_a_proof(wire_data: Path, tmp_path: Path) -> None:
     _, (file,) = draw(wire_data / "stark-without-proof.jsonl", tmp_path)
-    states = file.entities["lanes/parts/stark"].values("state")
+    states = file.entities["lanes/4_parts/stark"].values("state")
     assert states[0] == ["proving"]
     assert not states[-1]
     assert file.texts("logs/stark")[-1] == "STARK ended after 320 ms (reported)"
     ((tensor,),) = file.entities["inference/activations"].values("data")
     assert tensor["shape"] == [5, 3]
-    assert "circuit/nodes" not in file.entities
+    assert "circuit/backbone" not in file.entities
 
 
 def test_every_kind_of_event_is_drawn(wire_data: Path, tmp_path: Path) -> None:
@@ -282,9 +196,9 @@ def test_every_kind_of_event_is_drawn(wire_data: Path, tmp_path: Path) -> None:
         "gkr/claims",
         "inference/attention/layer_006",
         "inference/mean",
-        "lanes/parts/weight_openings",
-        "lanes/parts/weight_binding",
-        "lanes/parts/stark",
+        "lanes/4_parts/weight_openings",
+        "lanes/4_parts/weight_binding",
+        "lanes/4_parts/stark",
         "logs/weights",
         "logs/stark",
         "logs/gkr",
