@@ -147,6 +147,8 @@ def at_work(
     )  # fmt: skip
     assert process.stdin is not None
     lines = [json.dumps(event) + "\n" for event in _events()]
+    # Lines that wait in the pipe before reading begins have no time of their own, and no duration of theirs is known.
+    kit.eventually(lambda: prometheus.query("proofstream_plugin_ready_ratio > 0"))
     in_a_layer = next(number for number, line in enumerate(lines) if "LayerEnd" in line)
     process.stdin.write("".join(lines[:in_a_layer]))
     process.stdin.flush()

@@ -39,12 +39,19 @@ def may_begin_compressed(head: bytes) -> bool:
 
 
 def need_zstandard(path: Path) -> None:
-    """Check that the package for a `.zst` file is installed. Other files pass.
+    """Check that the package for a Zstandard file is installed. Others pass, and also those that cannot be read.
 
     Raises:
         SourceError: It is not installed.
     """
-    if path.suffix == ".zst":
+    if not path.is_file():  # to open a pipe would wait for its writer
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(MAGIC_BYTES)
+    except OSError:
+        return
+    if len(head) == MAGIC_BYTES and zstandard_frames.begins_zstandard(head):
         _need_zstandard(str(path))
 
 

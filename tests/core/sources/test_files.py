@@ -101,6 +101,7 @@ def test_zst_without_its_package_says_what_to_install(
     tmp_path: Path, open_source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
+    (tmp_path / "x.jsonl.zst").write_bytes(bytes.fromhex("28b52ffd") + bytes(9))
     with pytest.raises(SourceError, match="zstandard is missing") as caught:
         open_source(tmp_path / "x.jsonl.zst")
     assert caught.value.hint == "pip install 'proofstream[zst]'"
