@@ -26,9 +26,9 @@ def tmux(*words: str) -> str:
     return subprocess.run(["tmux", "-L", SESSION, *words], check=True, capture_output=True, text=True).stdout
 
 
-def screen() -> str:
+def screen(*options: str) -> str:
     """Return what the terminal shows, with its colours."""
-    return tmux("capture-pane", "-t", SESSION, "-e", "-p").rstrip()
+    return tmux("capture-pane", "-t", SESSION, "-e", "-p", *options).rstrip()
 
 
 def frames(command: str, folder: str) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def frames(command: str, folder: str) -> tuple[str, str]:
                 live = now
             time.sleep(0.05)
         time.sleep(0.5)  # until the report is complete
-        return live, screen()
+        return live, screen("-S", "-")  # from the beginning: the report is longer than the terminal
     finally:
         tmux("kill-server")
 
