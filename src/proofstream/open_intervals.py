@@ -309,15 +309,15 @@ class OpenIntervals:
         return (self._alone if self.proof is None else self.proof.open_children).innermost_phase
 
     def around_phase(self, parent: int | None, layer_idx: int | None) -> Interval | None:
-        """Return the interval around a phase: the one that its start names, or the innermost phase of its job."""
-        named = None if parent is None else self.phase_of(parent, None)
-        if named is not None:
-            return named
-        innermost = self.innermost_phase
+        """Return the interval around a phase: the one that its start names, or the innermost phase of its job.
+
+        A start that names a phase which is not open, as blocks of Python do that are in none, is in no phase.
+        """
+        found = self.innermost_phase if parent is None else self.phase_of(parent, None)
         layer = self.proof.open_layers.get(layer_idx) if self.proof is not None and layer_idx is not None else None
-        if layer is not None and (innermost is None or innermost.layer is not layer):
+        if layer is not None and (found is None or found.layer is not layer):
             return layer
-        return innermost or self.proof or self.completed
+        return found or self.proof or self.completed
 
     def open_phase(
         self,

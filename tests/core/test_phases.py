@@ -93,6 +93,13 @@ class TestPlace:
 
         assert teller.phase("fold").parent is teller.phase("thread one")
 
+    def test_a_parent_that_is_not_open_is_no_phase(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("thread one", 1), start("thread two", 2, parent=0), layer_start(3))
+        teller.tell(start("reduce", 8, parent=1, layer=3), start("fold", 9, parent=0, layer=3))
+
+        assert teller.phase("thread two").parent is teller.proofs[0]
+        assert [teller.phase(name).parent for name in ("reduce", "fold")] == [teller.layer(3)] * 2
+
     def test_a_layer_holds_its_phases_and_their_phases(self, teller: Teller) -> None:
         teller.tell(proof_start(), layer_start(3), start("reduce", layer=3), start("fold"), start("open", layer=3))
 
