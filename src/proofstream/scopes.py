@@ -50,8 +50,26 @@ class Place(NamedTuple):
     emit: Emit
 
 
-_here: contextvars.ContextVar[Place | None] = contextvars.ContextVar("proofstream_place", default=None)
+class _Standing:
+    """A block that code runs in.
+
+    Blocks may be left in any order, and in another context than they were entered in: a generator's block, for example.
+    So each knows whether it was left, and contexts pass over those that were.
+    """
+
+    __slots__ = ("around", "left", "place")
+
+    def __init__(self, place: Place, around: _Standing | None) -> None:
+        self.place = place
+        self.around = around
+        self.left = False
+
+
+_here: contextvars.ContextVar[_Standing | None] = contextvars.ContextVar("proofstream_place", default=None)
 _numbers = itertools.count(1)
+
+_NO_PHASE = 0
+"""The parent of a phase that is in no other one. Without a parent, it would count as part of another thread's phase."""
 
 
 def place_in(session_id: str) -> Place | None:
@@ -59,19 +77,40 @@ def place_in(session_id: str) -> Place | None:
 
     Tasks begin where they were created, threads begin outside of all blocks.
     """
-    place = _here.get()
-    return place if place is not None and place.session_id == session_id else None
+    here = _here.get()
+    while here is not None and (here.left or here.place.session_id != session_id):
+        here = here.around
+    return None if here is None else here.place
 
 
 @contextlib.contextmanager
 def standing(place: Place) -> Generator[None]:
     """Let code run in a place for the length of a ``with`` block."""
-    before = _here.get()
-    _here.set(place)
+    here = _Standing(place, _innermost())
+    _here.set(here)
     try:
         yield
     finally:
-        _here.set(before)  # no token: a generator's block may end in another context than it began in
+        here.left = True
+        _here.set(_innermost())
+
+
+def _innermost() -> _Standing | None:
+    """Return the innermost block that the calling code is in, with only those around it that were not left, either.
+
+    Without the others, the blocks that a context holds are as many as are open, however many came and went.
+    """
+    innermost = block = _not_left(_here.get())
+    while block is not None:
+        block.around = _not_left(block.around)
+        block = block.around
+    return innermost
+
+
+def _not_left(block: _Standing | None) -> _Standing | None:
+    while block is not None and block.left:
+        block = block.around
+    return block
 
 
 class PhaseScope:
@@ -108,6 +147,7 @@ def open_phase(
     around = place_in(place.session_id)
     if parent is None and around is not None and around.job_id == place.job_id:
         parent = around.phase
+    parent = _NO_PHASE if parent is None else parent
     place.emit(PhaseStart(name=name, phase=number, parent=parent, layer_idx=layer_idx, attributes=attributes))
     started = time.monotonic_ns()
     failed: str | None = None

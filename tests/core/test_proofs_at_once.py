@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -16,6 +20,7 @@ from proofstream.envelopes import Envelope
 from proofstream.host import Host
 from proofstream.intervals import Interval, Opened, Phase, Proof
 from proofstream.open_intervals import MAX_SET_ASIDE, MOST_SHOWN_PHASES, NOT_SEEN
+from proofstream.scopes import Place, place_in, standing
 from proofstream.timelines import Timelines
 
 
@@ -265,6 +270,86 @@ class TestBlocks:
         assert (one.job_id, [layer.proof for layer in layers]) == ("mine", [one, two])
 
 
+class Emitter:
+    """Sends events nowhere."""
+
+    def __call__(self, event: ev.ProofEvent) -> None:
+        """Ignore the event."""
+
+
+class TestBlocksThatEndInAnyOrder:
+    def test_blocks_that_were_left_are_around_nothing(self, observed: Any) -> None:
+        def produce(session: ps.Session) -> None:
+            one = session.proof(num_layers=0, model_name="one")
+            two = session.proof(num_layers=0, model_name="two")
+            one.__enter__()
+            two.__enter__()
+            one.__exit__(None, None, None)
+            with session.phase("in two"):
+                pass
+            prove(session, "three")
+            two.__exit__(None, None, None)
+            with session.phase("in none"):
+                pass
+
+        by_name = {getattr(i, "name", getattr(i, "model_name", None)): i for i in observed(produce)}
+        assert by_name["in two"].proof is by_name["two"]
+        assert by_name["three"].parent is by_name["two"]
+        assert by_name["in none"].proof is None
+
+    def test_blocks_of_generators(self, observed: Any) -> None:
+        def stepwise(session: ps.Session, name: str) -> Generator[None]:
+            with session.proof(num_layers=0, model_name=name):
+                yield
+
+        def produce(session: ps.Session) -> None:
+            generators = [stepwise(session, name) for name in "ab"]
+            for generator in generators:
+                next(generator)
+            for generator in generators:
+                next(generator, None)
+            with session.phase("after"):
+                pass
+            prove(session, "next")
+
+        intervals = observed(produce)
+        after = next(interval for interval in intervals if isinstance(interval, Phase))
+        following = next(i for i in intervals if isinstance(i, Proof) and i.model_name == "next")
+        assert (after.proof, following.parent) == (None, None)
+
+    def test_a_context_keeps_no_blocks_that_were_left(self) -> None:
+        emitters: list[weakref.ref[Emitter]] = []
+        window: deque[AbstractContextManager[None]] = deque()
+        for number in range(100):  # a window that slides over them: none is left in order
+            emitter = Emitter()
+            emitters.append(weakref.ref(emitter))
+            window.append(standing(Place("s", f"job-{number}", True, None, emitter)))
+            del emitter
+            window[-1].__enter__()
+            if len(window) > 2:
+                window.popleft().__exit__(None, None, None)
+
+        place = place_in("s")
+        assert place is not None
+        assert place.job_id == "job-99"
+        gc.collect()
+        assert sum(emitter() is not None for emitter in emitters) == len(window)
+        for block in window:
+            block.__exit__(None, None, None)
+        assert place_in("s") is None
+
+    def test_a_block_of_another_session_hides_nothing(self, make_host: Callable[..., Host]) -> None:
+        plugin = Collecting()
+        host = make_host(plugin)
+        one, other = host.new_session(source="one"), host.new_session(source="other")
+        with one.proof(num_layers=0) as proof, other.proof(num_layers=0), one.phase("commit"):
+            pass
+        assert one.flush()
+
+        (start,) = [e for e in plugin.envelopes if isinstance(e.event, ev.PhaseStart)]
+        assert (start.session_id, start.job_id) == (one.session_id, proof.job_id)
+
+
 class TestPhaseBlocks:
     def test_they_nest_and_say_where_they_are(self, observed: Any) -> None:
         def produce(session: ps.Session) -> None:
@@ -317,6 +402,33 @@ class TestPhaseBlocks:
 
         phases = {interval.name: interval for interval in observed(produce)}
         assert [phases[f"in {name}"].parent for name in "ab"] == [phases["a"], phases["b"]]
+
+    def test_phases_of_one_proof_in_two_threads_do_not_mix(self, observed: Any) -> None:
+        barrier = threading.Barrier(2, timeout=30)
+
+        def work(open_phase: Callable[[str], AbstractContextManager[ps.PhaseScope]], name: str) -> None:
+            with open_phase(name):
+                barrier.wait()
+                barrier.wait()
+
+        def in_threads(open_phase: Callable[[str], AbstractContextManager[ps.PhaseScope]], *names: str) -> None:
+            threads = [threading.Thread(target=work, args=(open_phase, name)) for name in names]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+
+        def produce(session: ps.Session) -> None:
+            with session.proof(num_layers=1) as proof:
+                in_threads(proof.phase, "a", "b")
+                with proof.phase("walk"), proof.layer(0, kind=ps.LayerKind.MatMul) as layer:
+                    in_threads(layer.phase, "c", "d")
+
+        intervals = observed(produce)
+        proof, layer = [interval for interval in intervals if not isinstance(interval, Phase)]
+        phases = {interval.name: interval for interval in intervals if isinstance(interval, Phase)}
+        assert layer.parent is phases["walk"]
+        assert [phases[name].parent for name in "abcd"] == [proof, proof, layer, layer]
 
     def test_more_than_a_proof_shows_are_crowded_until_the_next_proof(self, make_host: Callable[..., Host]) -> None:
         plugin = Collecting()
