@@ -143,8 +143,18 @@ class ObservedSession:
         return None if found is None else found.proof
 
     def feed(self, envelope: Envelope) -> list[Change]:
-        """Return the effect of the next envelope of one of its jobs."""
-        job_id = self._job_of(envelope)
+        """Return the effect of the next envelope of one of its jobs.
+
+        Without a job's name, an event belongs to the session's only open proof. So what is emitted beside
+        `session.proof`, which names its job, belongs to that proof.
+        """
+        job_id = envelope.job_id
+        if job_id is None and len(self.timelines) != (None in self.timelines):  # there are named jobs as well
+            open_proofs = self.open_proofs
+            if len(open_proofs) == 1 and type(envelope.event) is not ProofStart:
+                job_id = open_proofs[0].job_id
+            elif len(open_proofs) > 1 and self._is_of_any(envelope):
+                return [Noted(None, envelope)]
         timeline = self.timeline(job_id)
         changes = timeline.feed(envelope)
         if job_id is not None:
@@ -153,16 +163,13 @@ class ObservedSession:
                 self._follow_job(job_id, timeline, envelope, changes, is_fact=is_fact)
         return changes
 
-    def _job_of(self, envelope: Envelope) -> str | None:
-        """Return the job that an event belongs to. Without a name, it is that of the session's only open proof.
+    def _is_of_any(self, envelope: Envelope) -> bool:
+        """Return whether an event without a job's name may be of any of the open proofs, all of which have one.
 
-        So what is emitted beside `session.proof`, which names its job, belongs to that proof.
+        To open a proof for it would claim one more than there are.
         """
-        job_id = envelope.job_id
-        if job_id is not None or len(self.timelines) == (None in self.timelines) or type(envelope.event) is ProofStart:
-            return job_id
-        proofs = self.open_proofs
-        return proofs[0].job_id if len(proofs) == 1 else None
+        unnamed = self.timelines.get(None)
+        return type(envelope.event) in Timeline.parts_of_proofs and (unnamed is None or not unnamed.proofs)
 
     def take_unnamed(self, timeline: Timeline, proof: Proof, changes: list[Change]) -> None:
         """Give a proof of a named job the events that came without a job's name and wait for their proof."""

@@ -400,6 +400,11 @@ class Timeline:
         EventsLost: _events_lost,
     }
 
+    parts_of_proofs: ClassVar[frozenset[type[ProofEvent]]] = frozenset(
+        {LayerStart, LayerEnd, SumcheckRound, ProofComplete}
+    )
+    """The kinds that open a proof whose start was not seen, if none is open."""
+
     facts: ClassVar[frozenset[type[ProofEvent]]] = frozenset(
         kind for kind in _rules if not is_bulk(kind) and kind is not EventsLost
     )

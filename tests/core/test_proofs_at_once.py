@@ -121,6 +121,20 @@ class TestEventsWithoutAJob:
 
         assert teller.home_of(said) is None
 
+    def test_what_may_be_of_any_of_several_proofs_is_no_proof_more(self, teller: Teller) -> None:
+        teller.tell(proof_start(1), job_id="a")
+        teller.tell(proof_start(1), job_id="b")
+        teller.tell(layer_start(0), layer_end(0), proof_complete())
+        assert (len(teller.proofs), teller.timelines.session("s").proofs) == (2, 2)
+
+        teller.tell(proof_start(1))
+        teller.tell(*walk(1), proof_complete())
+        assert [(proof.job_id, proof.layers_closed, proof.is_open) for proof in teller.proofs] == [
+            ("a", 0, True),
+            ("b", 0, True),
+            (None, 1, False),
+        ]
+
     def test_what_waits_for_a_proof_goes_to_the_next_of_any_job(self, teller: Teller) -> None:
         circuit = ev.CircuitCompiled(
             total_layers=1, input_shape=(1, 1), output_shape=(1, 1), nodes=[], has_simd=False, simd_num_blocks=0
