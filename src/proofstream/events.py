@@ -577,6 +577,8 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
         resource: The process that runs the prover, as OpenTelemetry resource attributes.
         time_resolution_ns: How far apart two times of arrival must lie to be told apart, in nanoseconds. Absent where
             that is not known, or where times have another source.
+        in_process: Whether the program that proves opened the session in itself. Its jobs then end by themselves,
+            however long they say nothing. Absent if not.
     """
 
     source: str
@@ -584,6 +586,7 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
     traceparent: str | None
     resource: Annotated[Mapping[str, str], msgspec.Meta(max_length=MAX_NAMES)]
     time_resolution_ns: U64 | msgspec.UnsetType = msgspec.UNSET
+    in_process: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):

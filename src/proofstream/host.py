@@ -264,6 +264,7 @@ class Host:
         opened_at: int | None = None,
         opened_time_source: str | None = None,
         time_resolution_ns: int | None = None,
+        in_process: bool = False,
         resource: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Put the session's SessionOpened on the bus; `resource` says more of the process that runs the prover."""
@@ -273,6 +274,7 @@ class Host:
             traceparent=_traceparent(os.environ) if self.live else None,
             resource={**self.identity, **resource} if self.live else {},
             time_resolution_ns=msgspec.UNSET if time_resolution_ns is None else time_resolution_ns,
+            in_process=True if in_process else msgspec.UNSET,
         )
         captured = self.capture() if self.live else NO_CAPTURES
         posted = Posted(

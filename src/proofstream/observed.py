@@ -102,6 +102,11 @@ class ObservedSession:
         event = self.opened.event if self.opened is not None else None
         return event.time_source if isinstance(event, SessionOpened) else "envelope"
 
+    @property
+    def _is_in_process(self) -> bool:
+        event = self.opened.event if self.opened is not None else None
+        return isinstance(event, SessionOpened) and event.in_process is True
+
     def time_source_of(self, envelope: Envelope) -> str:
         """Return where the time of one of its events comes from."""
         return envelope.time_source or self.time_source
@@ -188,7 +193,7 @@ class ObservedSession:
         else:
             self._waiting.pop(job_id, None)
             self._open_jobs.hear_job(job_id)
-            for silent, reason in self._open_jobs.take_silent():
+            for silent, reason in self._open_jobs.take_silent(own=self._is_in_process):
                 self.silent_jobs += 1
                 changes += self.timelines.pop(silent).give_up(envelope, reason)
 

@@ -74,7 +74,7 @@ def open_session(
     host.start()
     owner = _Opened(host)
     session = host.new_session(source=source, owner=owner)
-    host.announce(session, time_source="envelope", resource=device_environment(os.environ))
+    host.announce(session, time_source="envelope", in_process=True, resource=device_environment(os.environ))
     owner.leave = enter(session, process_wide=scope == "process")
     return session
 

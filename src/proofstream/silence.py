@@ -4,6 +4,9 @@ A job whose process died says nothing more, and its connection may live for week
 the same. So a job counts as silent only by what the session's other jobs say meanwhile: a session of one job
 waits for it for ever.
 
+The jobs of a session that a program opened in itself say when they end, whatever ends them: the code that works on
+them is the program's own, and alive. None is given up for its silence, and many more may be open.
+
 The rule has no settings, and it looks at nothing but facts and their own times. Every plugin follows the jobs by
 itself, lanes drop bulk, and a recording is read in a second: only in this way do all of them number the proofs alike.
 """
@@ -15,6 +18,9 @@ from collections import OrderedDict
 MAX_OPEN_JOBS = 256
 """The most jobs of a session that have something open. One more ends the job that was silent for longest."""
 
+MAX_OWN_OPEN_JOBS = 4096
+"""The same, where the jobs are the program's own."""
+
 SILENT_AFTER_S = 3600
 """A job that says nothing while the session's other jobs go on for so many seconds is not followed any longer."""
 
@@ -24,6 +30,7 @@ have been set forward."""
 
 TOO_LONG = f"its end was not seen: silent while other jobs went on for {SILENT_AFTER_S // 60} minutes"
 TOO_MANY = f"its end was not seen: silent for longest of more than {MAX_OPEN_JOBS} open jobs"
+TOO_MANY_OWN = f"its end was not seen: silent for longest of more than {MAX_OWN_OPEN_JOBS} open jobs"
 
 _NS = 1_000_000_000
 
@@ -59,15 +66,16 @@ class OpenJobs:
         """Drop a job that has nothing open any longer."""
         self.heard.pop(job_id, None)
 
-    def take_silent(self) -> list[tuple[str, str]]:
-        """Drop the jobs that have fallen silent; return each with the reason."""
+    def take_silent(self, *, own: bool = False) -> list[tuple[str, str]]:
+        """Drop the jobs that have fallen silent; return each with the reason. `own`: they are the program's own."""
+        most, reason_of_most = (MAX_OWN_OPEN_JOBS, TOO_MANY_OWN) if own else (MAX_OPEN_JOBS, TOO_MANY)
         taken: list[tuple[str, str]] = []
         while self.heard:
             job_id, heard = next(iter(self.heard.items()))
-            if self._now - heard > SILENT_AFTER_S * _NS:
+            if not own and self._now - heard > SILENT_AFTER_S * _NS:
                 reason = TOO_LONG
-            elif len(self.heard) > MAX_OPEN_JOBS:
-                reason = TOO_MANY
+            elif len(self.heard) > most:
+                reason = reason_of_most
             else:
                 break
             del self.heard[job_id]

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import pytest
@@ -21,6 +21,8 @@ from proofstream.host import Host
 from proofstream.intervals import Interval, Opened, Phase, Proof
 from proofstream.open_intervals import MAX_SET_ASIDE, MOST_SHOWN_PHASES, NOT_SEEN
 from proofstream.scopes import Place, place_in, standing
+from proofstream.silence import MAX_OPEN_JOBS
+from proofstream.testing import RecordingPlugin
 from proofstream.timelines import Timelines
 
 
@@ -264,6 +266,18 @@ class TestBlocks:
 
         outer, inner = observed(produce)
         assert (outer.aborted_reason, inner.aborted_reason) == (None, "ValueError: no")
+
+    def test_so_many_are_open_at_once_that_others_jobs_would_be_given_up(self) -> None:
+        plugin = RecordingPlugin()
+        with ps.open_session(plugins=[plugin]) as session, ExitStack() as blocks:
+            for _ in range(MAX_OPEN_JOBS + 10):
+                blocks.enter_context(session.proof(num_layers=0))
+
+        timelines = Timelines()
+        for envelope in plugin.envelopes:
+            timelines.feed(envelope)
+        observed = timelines.session(session.session_id)
+        assert (observed.proofs, observed.aborted, observed.silent_jobs) == (MAX_OPEN_JOBS + 10, 0, 0)
 
     def test_what_is_emitted_beside_the_blocks_belongs_to_the_only_proof(self, observed: Any) -> None:
         def produce(session: ps.Session) -> None:

@@ -28,7 +28,7 @@ from proofstream.envelopes import HOST, PRODUCER, Envelope, memory_of
 from proofstream.intervals import Closed, Interval, IntervalKind, Noted, Opened, Proof
 from proofstream.observed import MAX_LOST_EVENTS, MAX_PENDING_BYTES, MAX_WAITING_JOBS
 from proofstream.open_intervals import MAX_OPEN_INTERVALS
-from proofstream.silence import MAX_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY
+from proofstream.silence import MAX_OPEN_JOBS, MAX_OWN_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY, TOO_MANY_OWN
 from proofstream.testing import envelopes, read_stream
 from proofstream.timeline import MAX_PENDING
 from proofstream.timelines import MAX_ENDED, Timelines
@@ -411,6 +411,22 @@ class TestSilentJobs:
         assert [proof.job_id for proof in teller.proofs if not proof.is_open] == [str(job) for job in range(100)]
         assert (session.silent_jobs, session.aborted) == (100, 100)
         assert {interval.aborted_reason for interval in teller.closed} == {TOO_MANY}
+
+    def test_of_the_programs_own_jobs_none_is_given_up_for_its_silence(self, teller: Teller) -> None:
+        opened = ev.SessionOpened(source="x", time_source="envelope", traceparent=None, resource={}, in_process=True)
+        teller.tell(opened)
+        teller.tell(proof_start(), job_id="silent")
+        for _ in range(SILENT_AFTER_S // 30 + 2):
+            teller.tell(proof_start(), proof_complete(), job_id="busy", step=30_000 * MS)
+        for job in range(MAX_OWN_OPEN_JOBS - 1):
+            teller.tell(proof_start(), job_id=str(job))
+        assert teller.timelines.session("s").silent_jobs == 0
+
+        teller.tell(proof_complete(), job_id="silent")
+        assert (teller.proofs[0].end_seen, teller.proofs[0].aborted_reason) == (True, None)
+        teller.tell(proof_start(), job_id="one more")
+        teller.tell(proof_start(), job_id="too many")
+        assert [proof.aborted_reason for proof in teller.proofs if proof.job_id == "0"] == [TOO_MANY_OWN]
 
     def test_a_job_that_is_given_up_ends_where_it_was_last_heard(self, teller: Teller) -> None:
         teller.tell(proof_start(), layer_start(3), sumcheck_round(3), job_id="dead")
