@@ -291,9 +291,10 @@ PartKey: TypeAlias = tuple[IntervalKind, int | str | None]
 class OpenParts:
     """The open phases, weight openings, weight bindings and STARK proofs. An end pairs with the latest of its key."""
 
-    __slots__ = ("_phases", "_stacks")
+    __slots__ = ("_named", "_phases", "_stacks")
 
     def __init__(self) -> None:
+        self._named: dict[str, dict[int, Phase]] = {}
         self._phases: dict[int, Phase] = {}
         self._stacks: dict[PartKey, list[Interval]] = {}
 
@@ -310,6 +311,7 @@ class OpenParts:
         self._stacks.setdefault(part.pairing_key, []).append(part)
         if isinstance(part, Phase):
             self._phases[part.ordinal] = part
+            self._named.setdefault(part.own_name, {})[part.ordinal] = part
 
     @property
     def phases(self) -> list[Phase]:
@@ -326,9 +328,14 @@ class OpenParts:
         stack = self._stacks.get(key)
         return stack[-1] if stack else None
 
+    def last_named(self, name: str) -> Phase | None:
+        """Return the latest phase of a name, whether it has a number or not, or None."""
+        return next(reversed(self._named.get(name, {}).values()), None)
+
     def remove(self, part: Interval) -> None:
         """Remove one, usually the latest of its kind and key."""
-        self._phases.pop(part.ordinal, None)
+        if isinstance(part, Phase):
+            self._remove_phase(part)
         stack = self._stacks[part.pairing_key]
         if stack[-1] is part:
             stack.pop()
@@ -336,6 +343,13 @@ class OpenParts:
             stack.remove(part)
         if not stack:
             del self._stacks[part.pairing_key]
+
+    def _remove_phase(self, phase: Phase) -> None:
+        del self._phases[phase.ordinal]
+        same = self._named[phase.own_name]
+        del same[phase.ordinal]
+        if not same:
+            del self._named[phase.own_name]
 
 
 class Phase(Interval):

@@ -26,6 +26,9 @@ MAX_LOST_EVENTS = 2**63 - 1
 MAX_PHASE_NAMES = 256
 """The most names of phases that a session tells apart. Phases of further names are called `other`."""
 
+MAX_PHASE_NAME_CHARS = 1024
+"""Longer names of phases are cut: the session keeps them all."""
+
 OTHER_PHASE = "other"
 
 
@@ -112,7 +115,8 @@ class ObservedSession:
         return envelope.time_source or self.time_source
 
     def phase_name(self, name: str) -> str:
-        """Return the name by which phases of that name are known: the same, or `other` if there are too many."""
+        """Return the name by which phases of that name are known: its beginning, or `other` if there are too many."""
+        name = name[:MAX_PHASE_NAME_CHARS]
         if name not in self._phase_names:
             if len(self._phase_names) >= MAX_PHASE_NAMES:
                 return OTHER_PHASE

@@ -205,9 +205,9 @@ class OpenIntervals:
         start: tuple[int, str],
     ) -> Interval:
         """Open a layer or a part in a proof, or outside of any, that begins at a time, with the source of that time."""
-        start_unix_nano, source = start
-        seen = source not in (REPORTED, UNSEEN)
         parent = _around(proof)
+        start_unix_nano, source = _within(parent, start)
+        seen = source not in (REPORTED, UNSEEN)
         interval = Interval(
             kind=kind,
             session_id=self._session.session_id,
@@ -298,10 +298,19 @@ class OpenIntervals:
     # Phases
 
     def phase_of(self, number: int | None, name: str | None) -> Phase | None:
-        """Return the open phase of that number or, without one, the latest of that name."""
-        found = None if number is None else self.last_part((IntervalKind.PHASE, number))
+        """Return the open phase of that number or, without one, the latest of that name.
+
+        If no open phase has the number, it is the latest of that name that has none.
+        """
+        if number is None:
+            return None if name is None else self._last_named(name)
+        found = self.last_part((IntervalKind.PHASE, number))
         found = found or (None if name is None else self.last_part((IntervalKind.PHASE, name)))
         return found if isinstance(found, Phase) else None
+
+    def _last_named(self, name: str) -> Phase | None:
+        inside = self.proof.open_children.last_named(name) if self.proof is not None else None
+        return inside or self._alone.last_named(name)
 
     @property
     def innermost_phase(self) -> Phase | None:
@@ -331,6 +340,7 @@ class OpenIntervals:
     ) -> Phase:
         """Open a phase inside an interval, or outside of any."""
         around = parent if isinstance(parent, Proof) or parent is None else parent.proof
+        start = _within(parent, start)
         phase = Phase(
             name=self._session.phase_name(own_name),
             own_name=own_name,
@@ -351,17 +361,34 @@ class OpenIntervals:
         """Decide whether a phase that has ended is shown by itself, and if not, sum it up where it belongs."""
         duration = phase.duration_ns or 0
         is_worth_it = duration >= SHORTEST_SHOWN_NS or phase.aborted_reason is not None
-        parent = phase.parent
+        parent = _open_around(phase)
         if phase.holds_shown or (is_worth_it and phase.root.phases_shown < MOST_SHOWN_PHASES):
             phase.root.phases_shown += 1
             if isinstance(parent, Phase):
                 parent.holds_shown = True
             return
         phase.is_summed = True
-        target = self._session if parent is None or not parent.is_open else parent
+        target = self._session if parent is None else parent
         target.sum_up(phase.name, PhaseSum(1, duration, duration))
         for name, found in phase.summed.items():
             target.sum_up(name, found)
+
+
+def _open_around(phase: Phase) -> Interval | None:
+    """Return the innermost interval around a phase that is open; None if its proof is not. Blocks end in any order."""
+    around = phase.parent
+    while around is not None and not around.is_open:
+        around = None if isinstance(around, Proof) else around.parent
+    return around
+
+
+def _within(parent: Interval | None, start: tuple[int, str]) -> tuple[int, str]:
+    """Return when an interval inside another begins, and where that comes from.
+
+    What is reported to have begun before the interval around it is cut off there, so that its length is not reported.
+    """
+    cut_off = parent is not None and start[1] == REPORTED and start[0] < parent.start_unix_nano
+    return (start[0], UNSEEN) if cut_off else start
 
 
 def _around(proof: Proof | None) -> Interval | None:

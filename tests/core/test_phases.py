@@ -7,7 +7,7 @@ from stories import BEGIN, MS, Teller, layer_end, layer_start, log, proof_comple
 
 from proofstream import events as ev
 from proofstream.intervals import Closed, Noted, Phase
-from proofstream.observed import MAX_COMPLETED_JOBS, MAX_PHASE_NAMES, OTHER_PHASE
+from proofstream.observed import MAX_COMPLETED_JOBS, MAX_PHASE_NAME_CHARS, MAX_PHASE_NAMES, OTHER_PHASE
 from proofstream.open_intervals import MOST_SHOWN_PHASES
 
 
@@ -74,6 +74,28 @@ class TestPairing:
         (phase,) = teller.phases
         assert phase.aborted_reason == "the session was lost"
         assert not phase.end_seen
+
+    def test_an_end_without_a_number_belongs_to_the_latest_of_its_name_that_has_one(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("fold", 1), start("fold", 2), start("open", 3), end("fold"))
+
+        assert [phase.key for phase in teller.phases if not phase.is_open] == [2]
+        assert len(teller.phases) == 3
+
+    def test_what_was_reported_to_begin_before_its_proof_lasted_at_least_since_then(self, teller: Teller) -> None:
+        teller.tell(proof_start(), log(), end("commit", took_ms=5000), layer_end(3, 5000))
+
+        assert [(i.duration_ns, i.duration_source) for i in (*teller.phases, teller.layer(3))] == [
+            (2 * MS, "at_least"),
+            (3 * MS, "at_least"),
+        ]
+
+    def test_a_short_one_that_outlives_the_phase_around_it_is_summed_up_in_the_proof(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("commit", 1), start("hash", 2))
+        teller.tell(end("commit", 1), end("hash", 2), step=MS // 10)
+
+        (proof,) = teller.proofs
+        assert {name: found.count for name, found in proof.summed.items()} == {"hash": 1}
+        assert teller.timelines.session("s").summed == {}
 
 
 class TestPlace:
@@ -214,6 +236,12 @@ class TestSelfTime:
 
 
 class TestBounds:
+    def test_a_long_name_is_cut(self, teller: Teller) -> None:
+        teller.tell(proof_start(), start("x" * 10**6), end("x" * 10**6))
+
+        (phase,) = teller.phases
+        assert (phase.name, phase.is_open) == ("x" * MAX_PHASE_NAME_CHARS, False)
+
     def test_those_below_a_millisecond_are_summed_up_where_they_lie(self, teller: Teller) -> None:
         teller.tell(proof_start(), start("commit"))
         for took in (MS // 10, MS // 2, MS // 5):
