@@ -135,13 +135,18 @@ class OpenIntervals:
         changes.append(Opened(proof, envelope))
         return proof
 
-    def set_aside(self, proof: Proof, envelope: Envelope, changes: list[Change]) -> None:
-        """Let a proof wait for its end while the next one goes on: most of its time lies after its layers."""
+    def set_aside(self, proof: Proof, envelope: Envelope, changes: list[Change]) -> Proof | None:
+        """Let a proof wait for its end while the next one goes on: most of its time lies after its layers.
+
+        Return the one that waited for longest and has ended, if there were too many.
+        """
         self._aside.append(proof)
         self.proof = None
-        if len(self._aside) > MAX_SET_ASIDE:
-            oldest = self._aside[0]
-            self.abort(oldest, envelope, NOT_SEEN, changes, end_unix_nano=oldest.heard_unix_nano)
+        if len(self._aside) <= MAX_SET_ASIDE:
+            return None
+        oldest = self._aside[0]
+        self.abort(oldest, envelope, NOT_SEEN, changes, end_unix_nano=oldest.heard_unix_nano)
+        return oldest
 
     def abort(
         self, proof: Proof, envelope: Envelope, reason: str, changes: list[Change], *, end_unix_nano: int | None = None

@@ -92,6 +92,7 @@ class Timeline:
         self._circuit: CircuitCompiled | None = session.circuit
         self._runs_at_once = False
         self._interrupted = 0
+        self._given_up_layers: set[int] = set()
 
     @classmethod
     def knows(cls, event_type: type[ProofEvent]) -> bool:
@@ -155,7 +156,10 @@ class Timeline:
         if before is not None:
             self._session.overlaps += 1
             if before.walk_is_over:
-                self._open.set_aside(before, envelope, changes)
+                given_up = self._open.set_aside(before, envelope, changes)
+                if given_up is not None:
+                    self._interrupted += 1
+                    self._given_up_layers.add(given_up.layers_closed)
             else:
                 self._interrupted += 1
                 self._open.abort(before, envelope, "another proof started", changes)
@@ -193,10 +197,13 @@ class Timeline:
         elif self.proof is None and self._interrupted:
             # The end of a proof that was given up when the next one began: to open one for it would count it twice.
             self._interrupted -= 1
+            if not self._interrupted:
+                self._given_up_layers.clear()
             changes.append(Noted(None, envelope))
             return
         else:
             proof = self._current_proof(envelope, changes, reported_ms=event.duration_ms)
+        proof.end_ambiguous |= event.num_layer_proofs in self._given_up_layers
         proof.closed = envelope
         proof.reach(envelope.time_unix_nano)
         self._open.close_proof(proof, envelope, changes, envelope.time_unix_nano)

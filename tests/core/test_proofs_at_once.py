@@ -85,6 +85,21 @@ class TestWithoutJobIds:
         assert first.end_unix_nano == first.start_unix_nano + 2 * MS
         assert all(proof.is_open for proof in others)
 
+    def test_the_end_of_one_that_waited_too_long_is_no_proof_more(self, teller: Teller) -> None:
+        for _ in range(MAX_SET_ASIDE + 2):
+            teller.tell(proof_start(1), *walk(1))
+        teller.tell(*[proof_complete(layers=1)] * (MAX_SET_ASIDE + 2))
+
+        assert len(teller.proofs) == teller.timelines.session("s").proofs == MAX_SET_ASIDE + 2
+        assert sum(proof.end_seen for proof in teller.proofs) == MAX_SET_ASIDE + 1
+
+    def test_an_end_may_be_that_of_one_that_waited_too_long(self, teller: Teller) -> None:
+        for layers in (1, 1, *range(2, MAX_SET_ASIDE + 2)):
+            teller.tell(proof_start(layers), *walk(layers))
+        teller.tell(proof_complete(layers=1), proof_complete(layers=2))
+
+        assert [proof.duration_source for proof in teller.proofs[1:3]] == ["unknown", "measured"]
+
     def test_the_end_of_one_that_was_given_up_in_its_walk_opens_no_third_proof(self, teller: Teller) -> None:
         teller.tell(proof_start(3), layer_start(2), proof_start(3), *walk(3))
         teller.tell(proof_complete(layers=3), proof_complete(layers=3))
