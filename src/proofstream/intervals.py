@@ -107,6 +107,7 @@ class Interval:
         superseded_unix_nano: For an open layer: when the next layer began on the same device, or its own last round if
             that came later. The layer ends there unless an end event still arrives.
         aborted_reason: Why it ended without success, or None.
+        given_up: Whether its job was given up, and it ends where it was last heard: it went on or died later.
         summed: The phases directly inside it that are not shown one by one, by name.
     """
 
@@ -118,6 +119,7 @@ class Interval:
         "closed",
         "end_source",
         "end_unix_nano",
+        "given_up",
         "job_id",
         "key",
         "kind",
@@ -167,6 +169,7 @@ class Interval:
         self.rounds: int = 0
         self.superseded_unix_nano: int | None = None
         self.aborted_reason: str | None = None
+        self.given_up: bool = False
         self.summed: Mapping[str, PhaseSum] = _NOTHING
         self._inside = 0
         self._covered_until = start_unix_nano
@@ -224,7 +227,7 @@ class Interval:
         - `measured`: between two events that a clock timed.
         - `reported`: by the producer, which an end event says.
         - `derived`: its end event was not seen, or has no time of its own; it ended at the latest then.
-        - `at_least`: it began before it was observed, by an unknown time.
+        - `at_least`: it began before it was observed, or ended after it was given up, by an unknown time.
         - `unknown`: the times were laid out, and nothing is reported; or they went back; or more than one end may be
           its own.
         """
@@ -238,7 +241,7 @@ class Interval:
             if self.start_source != RECONSTRUCTED:
                 return "derived"
             return REPORTED if self._reports_duration else "unknown"
-        if self.start_source in (RECONSTRUCTED, UNSEEN):
+        if self.given_up or self.start_source in (RECONSTRUCTED, UNSEEN):
             return "at_least"
         return "measured" if self.end_seen or self.aborted_reason is not None else "derived"
 
@@ -474,7 +477,7 @@ def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True
     elif laid_out or REPORTED in (start[1], end[1]):
         source = "derived"
     else:
-        source = "at_least" if start[1] == UNSEEN else "measured"
+        source = "at_least" if UNSEEN in (start[1], end[1]) else "measured"
     return Stage(name, start[0], max(start[0], end[0]), source)
 
 
@@ -599,7 +602,8 @@ class Proof(Interval):
         if here is None:
             return []
         began = (self.start_unix_nano, self.start_source)
-        ended = None if self.end_unix_nano is None else (self.end_unix_nano, self.end_source or UNSEEN)
+        end_source = UNSEEN if self.given_up else self.end_source or UNSEEN
+        ended = None if self.end_unix_nano is None else (self.end_unix_nano, end_source)
         if self._walk_began is None:
             return [_stage("before_layers", began, ended)]
         before = _stage("before_layers", began, self._walk_began)

@@ -127,13 +127,10 @@ class ObservedSession:
         """Count phases outside of any proof that are not shown one by one."""
         self.summed = add_sum(self.summed, name, found)
 
-    def timeline(self, job_id: str | None) -> Timeline:
-        """Return the timeline of one of its jobs."""
-        found = self.timelines.get(job_id)
-        if found is None:
-            completed = None if job_id is None else self._completed.pop(job_id, None)
-            found = self.timelines[job_id] = Timeline(self, job_id, completed)
-        return found
+    def _begin(self, job_id: str | None) -> Timeline:
+        completed = None if job_id is None else self._completed.pop(job_id, None)
+        timeline = self.timelines[job_id] = Timeline(self, job_id, completed)
+        return timeline
 
     def next_ordinal(self) -> int:
         """Count one more interval and return its ordinal."""
@@ -164,7 +161,7 @@ class ObservedSession:
                 job_id = open_proofs[0].job_id
             elif len(open_proofs) > 1 and self._is_of_any(envelope):
                 return [Noted(None, envelope)]
-        timeline = self.timeline(job_id)
+        timeline = self.timelines.get(job_id) or self._begin(job_id)
         changes = timeline.feed(envelope)
         if job_id is not None:
             is_fact = type(envelope.event) in Timeline.facts and not envelope.crowded

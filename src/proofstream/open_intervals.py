@@ -100,10 +100,21 @@ class OpenIntervals:
         return bool(self._aside)
 
     @property
-    def heard_unix_nano(self) -> int:
+    def _heard_unix_nano(self) -> int:
         """The time of the latest event in any of them; 0 if nothing is open."""
         in_proofs = (proof.heard_unix_nano for proof in self.proofs)
         return max(*in_proofs, *(part.latest_unix_nano for part in self._alone), 0, 0)
+
+    def give_up(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
+        """End everything where the job was last heard."""
+        self._mark_given_up(*self._alone, *self.proofs)
+        self.close_all(envelope, reason, changes, self._heard_unix_nano)
+
+    def _mark_given_up(self, *intervals: Interval) -> None:
+        for interval in intervals:
+            interval.given_up = True
+            if isinstance(interval, Proof):
+                self._mark_given_up(*interval.active_layers, *interval.open_children)
 
     def close_all(self, envelope: Envelope, reason: str, changes: list[Change], end_unix_nano: int) -> None:
         """End everything without success."""
@@ -145,6 +156,7 @@ class OpenIntervals:
         if len(self._aside) <= MAX_SET_ASIDE:
             return None
         oldest = self._aside[0]
+        self._mark_given_up(oldest)
         self.abort(oldest, envelope, NOT_SEEN, changes, end_unix_nano=oldest.heard_unix_nano)
         return oldest
 

@@ -134,11 +134,10 @@ class Timeline:
             rule(self, envelope, changes)
         return changes
 
-    def close(self, envelope: Envelope, reason: str, *, end_unix_nano: int | None = None) -> list[Change]:
-        """End every open interval without success, at the envelope's time unless another is given."""
+    def close(self, envelope: Envelope, reason: str) -> list[Change]:
+        """End every open interval without success, at the envelope's time."""
         changes: list[Change] = []
-        end = envelope.time_unix_nano if end_unix_nano is None else end_unix_nano
-        self._open.close_all(envelope, reason, changes, end)
+        self._open.close_all(envelope, reason, changes, envelope.time_unix_nano)
         self.release_pending(None, changes)
         return changes
 
@@ -147,7 +146,10 @@ class Timeline:
 
         The envelope is another job's: its time says nothing about this one.
         """
-        return self.close(envelope, reason, end_unix_nano=self._open.heard_unix_nano)
+        changes: list[Change] = []
+        self._open.give_up(envelope, reason, changes)
+        self.release_pending(None, changes)
+        return changes
 
     # Proofs
 
@@ -267,7 +269,9 @@ class Timeline:
     def _round(self, envelope: Envelope, changes: list[Change]) -> None:
         event = envelope.event
         assert isinstance(event, SumcheckRound)
-        proof = self._current_proof(envelope, changes)
+        proof = self._open.proof
+        if proof is None or self._pending:  # asked here, because most events are rounds
+            proof = self._current_proof(envelope, changes)
         proof.rounds += 1
         layer = proof.open_layers.get(event.layer_idx)
         if layer is None:

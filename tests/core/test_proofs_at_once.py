@@ -83,6 +83,7 @@ class TestWithoutJobIds:
         first, *others = teller.proofs
         assert first.aborted_reason == NOT_SEEN
         assert first.end_unix_nano == first.start_unix_nano + 2 * MS
+        assert (first.duration_source, first.stages[-1].duration_source) == ("at_least", "at_least")
         assert all(proof.is_open for proof in others)
 
     def test_the_end_of_one_that_waited_too_long_is_no_proof_more(self, teller: Teller) -> None:

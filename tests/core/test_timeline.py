@@ -438,6 +438,8 @@ class TestSilentJobs:
         dead = teller.proofs[0]
         assert (dead.aborted_reason, dead.end_seen) == (TOO_LONG, False)
         assert dead.end_unix_nano == teller.layer(3).end_unix_nano == last_heard
+        assert dead.duration_source == teller.layer(3).duration_source == "at_least"
+        assert [stage.duration_source for stage in dead.stages] == ["measured", "at_least"]
         assert [proof.aborted_reason for proof in teller.proofs[1:]] == [None] * minutes
         assert teller.timelines.session("s").silent_jobs == 1
 
