@@ -135,7 +135,8 @@ class Session:
             model_name: The model that is proved.
             input_shape: Rows and columns of the input.
             output_shape: Rows and columns of the output.
-            job_id: The job id that the proof's events carry. By default one that no other proof of the session has.
+            job_id: The job id that the proof's events carry. Proofs that run at once need different
+                ones. By default `proof-` and a number that no other proof of the session has.
         """
         start = ProofStart(
             model_name=model_name,
