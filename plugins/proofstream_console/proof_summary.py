@@ -116,7 +116,7 @@ class ProofSummary:
     @property
     def layers_took(self) -> Took | None:
         """How long its layers took together, from the first one's start to the last one's end; None if not known."""
-        return next((stage for name, stage in self.stages if name == "layers" and stage.is_known), None)
+        return next((stage for name, stage in self.stages if name == "layers" and stage.source != "unknown"), None)
 
     def update_counts(self, proof: Proof) -> None:
         """Copy the counts that the timeline keeps."""

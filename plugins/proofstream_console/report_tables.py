@@ -120,8 +120,14 @@ def _tally_cells(tally: DurationTally, columns: list[str]) -> list[Text]:
     values = {"total": tally.total_ns, "mean": tally.mean_ns, "longest": tally.longest_ns}
     return [
         Text(count(tally.count)),
-        *(Text(duration(values[column]) if tally.timed else UNKNOWN) for column in columns),
+        *(Text(_figure(tally, column, values[column]) if tally.timed else UNKNOWN) for column in columns),
     ]
+
+
+def _figure(tally: DurationTally, column: str, ns: int) -> str:
+    if "reported" not in tally.sources:
+        return duration(ns)
+    return words.reported_sum(ns, tally.timed if column == "total" else 1)
 
 
 def _bar(share: float, width: int) -> str:

@@ -253,7 +253,7 @@ class RunSummary:
         self.totals.events += not isinstance(event, _NOT_OF_PRODUCERS)
         if isinstance(event, UnknownEvent):
             count_by_name(self.unknown_kinds, event.kind)
-        if envelope.time_source is not None:
+        if envelope.time_source is not None and not isinstance(event, SessionClosed):
             self._add_time_source(envelope.time_source)
         lost_before = self._timelines.session(session_id).lost_events
         changes = self._timelines.feed(envelope)

@@ -39,6 +39,9 @@ MAX_LINE = 1000
 SILENCE_TOLD_FROM_NS = 10**9
 """A silence below a second is not worth a word."""
 
+_LEAST_REPORTED_NS = 1_000
+"""What is reported to take less was reported to take 0 ms: only the order of the events says how long it took."""
+
 _LONGEST_PATH = 4
 
 _GENERATED_JOB = re.compile(r"proof-\d+")
@@ -77,7 +80,7 @@ Elapsed: TypeAlias = Callable[[Interval], Took]
 
 def time(took: Took) -> str:
     """Return a duration with its worth: `1.72 s`, `1.72 s, as reported`, `at least 529 ms`."""
-    said = duration(took.ns)
+    said = duration_of(took)
     match took.source:
         case "measured":
             return said
@@ -91,11 +94,21 @@ def time(took: Took) -> str:
             return "an unknown time"
 
 
+def duration_of(took: Took) -> str:
+    """Return a duration. Layers and proofs are reported in whole milliseconds, rounded down."""
+    return reported_sum(took.ns, 1) if took.source == "reported" else duration(took.ns)
+
+
+def reported_sum(ns: int, count: int) -> str:
+    """Return the sum of so many reported durations, each of which was rounded down to a whole millisecond."""
+    return f"<{count} ms" if ns < _LEAST_REPORTED_NS else duration(ns)
+
+
 def short_time(took: Took) -> str:
     """Return a duration for a column of a table."""
     if took.source == "unknown":
         return UNKNOWN
-    return f"{AT_LEAST} {duration(took.ns)}" if took.source == "at_least" else duration(took.ns)
+    return f"{AT_LEAST} {duration(took.ns)}" if took.source == "at_least" else duration_of(took)
 
 
 def worth(sources: Collection[str]) -> str:
@@ -115,7 +128,10 @@ def _why_unknown(proof: ProofSummary) -> str:
     if proof.end_ambiguous:
         return "its time is not known, because its end may be another proof's"
     layers = proof.layers_took
-    return "its time is not known" if layers is None else f"layers {duration(layers.ns)}; the whole is not known"
+    if layers is None:
+        return "its time is not known"
+    bound = "at least " if layers.source == "at_least" else ""
+    return f"layers {bound}{duration(layers.ns)}; the whole is not known"
 
 
 # Proofs

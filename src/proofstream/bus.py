@@ -11,6 +11,7 @@ from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, ProofStart, SessionClosed, kind_of
 from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderInJob
+from proofstream.intervals import RECONSTRUCTED
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.open_intervals import MOST_SHOWN_PHASES
@@ -280,14 +281,18 @@ class Bus:
         now = self._anchor + monotonic_ns
         if isinstance(what, Decoded):
             time_unix_nano = now if what.time_unix_nano is None else what.time_unix_nano
+            sender.behind_ns = now - time_unix_nano
             lineage = _recorded_lineage(what)
             return self._number(sender, what, time_unix_nano=time_unix_nano, origin=what.origin, lineage=lineage)
         if isinstance(what, Posted):
             own_time = sender.last_time_unix_nano if what.at_latest else what.time_unix_nano
             time_unix_nano = now if own_time is None else own_time
+            time_source = what.time_source
+            if own_time is None and abs(sender.behind_ns) > _LATE_NS and isinstance(decoded.event, SessionClosed):
+                time_unix_nano, time_source = now - sender.behind_ns, RECONSTRUCTED
             return self._number(
                 sender,
-                decoded.at(time_unix_nano, what.time_source),
+                decoded.at(time_unix_nano, time_source),
                 time_unix_nano=time_unix_nano,
                 origin=what.origin,
                 lineage=what.lineage,
@@ -339,6 +344,10 @@ class Bus:
         now = self._anchor + self._intake.clock()
         envelopes.append(self._number(sender, decoded, time_unix_nano=now, origin=HOST))
 
+
+_LATE_NS = 1_000_000_000
+"""Events that come this long after the times that they bring are told later, or by another clock. Then the end of
+their session, as this machine's clock tells it, is not the end of what they tell of: it follows the last of them."""
 
 _CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
 

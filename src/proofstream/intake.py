@@ -142,6 +142,8 @@ class EventSender(Protocol):
     session_id: str
     dropped: KindCounts
     last_time_unix_nano: int | None
+    behind_ns: int
+    """How long after its time its latest event came that was read from a stream."""
     phases: int
     """How many phases have begun since its latest proof began."""
     ended: bool

@@ -226,10 +226,12 @@ class Interval:
 
         - `measured`: between two events that a clock timed.
         - `reported`: by the producer, which an end event says.
-        - `derived`: its end event was not seen, or has no time of its own; it ended at the latest then.
-        - `at_least`: it began before it was observed, or ended after it was given up, by an unknown time.
+        - `derived`: its end event was not seen, but the next layer on its device shows when it had ended; or its end
+          event has no time of its own.
+        - `at_least`: it began before it was observed, the recording breaks off in it, or it was given up and ends
+          where it was last heard; by an unknown time.
         - `unknown`: the times were laid out, and nothing is reported; or they went back; or more than one end may be
-          its own.
+          its own; or it had no end of its own, and only the end of what is around it shows that it had ended.
         """
         if self.end_unix_nano is None:
             return None
@@ -239,11 +241,17 @@ class Interval:
             return REPORTED
         if self.end_source == RECONSTRUCTED:
             if self.start_source != RECONSTRUCTED:
-                return "derived"
+                return "derived" if self.end_seen else self._worth_of_lost_end
             return REPORTED if self._reports_duration else "unknown"
         if self.given_up or self.start_source in (RECONSTRUCTED, UNSEEN):
             return "at_least"
-        return "measured" if self.end_seen or self.aborted_reason is not None else "derived"
+        return "measured" if self.end_seen or self.aborted_reason is not None else self._worth_of_lost_end
+
+    @property
+    def _worth_of_lost_end(self) -> str:
+        if self.superseded_unix_nano is not None:
+            return "derived"
+        return "unknown" if self.aborted_reason is None else "at_least"
 
     @property
     def _reports_duration(self) -> bool:
@@ -468,12 +476,19 @@ class Stage(msgspec.Struct, frozen=True):
 _Moment: TypeAlias = tuple[int, str]
 
 
-def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True) -> Stage:
+_SHORTEST_LAID_OUT_NS = 1_000_000
+"""Producers report whole milliseconds. What they say took less was not laid out by anything that they said."""
+
+
+def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True, whole: bool = True) -> Stage:
     if end is None:
         return Stage(name, start[0], None, None)
     laid_out = RECONSTRUCTED in (start[1], end[1])
-    if not known or (laid_out and name == "before_layers"):
+    is_nothing = laid_out and end[0] - start[0] < _SHORTEST_LAID_OUT_NS
+    if not known or is_nothing or (laid_out and name == "before_layers"):
         source = "unknown"
+    elif laid_out and not whole:
+        source = "at_least"
     elif laid_out or REPORTED in (start[1], end[1]):
         source = "derived"
     else:
@@ -505,7 +520,9 @@ class Proof(Interval):
 
     __slots__ = (
         "_walk_began",
+        "_walk_end_known",
         "_walk_ended",
+        "_walk_timed",
         "aborted_layer",
         "circuit",
         "end_ambiguous",
@@ -560,6 +577,8 @@ class Proof(Interval):
         self.phases_shown: int = 0
         self._walk_began: tuple[int, str] | None = None
         self._walk_ended: tuple[int, str] | None = None
+        self._walk_end_known = True
+        self._walk_timed = True
         self.circuit: CircuitCompiled | None = None
         self.open_layers: dict[int, Interval] = {}
         self.open_children: OpenParts = OpenParts()
@@ -570,8 +589,15 @@ class Proof(Interval):
         if self._walk_began is None:
             self._walk_began = layer.start_unix_nano, layer.start_source
         end = layer.end_unix_nano
-        if end is not None and layer.end_source is not None and (self._walk_ended is None or end > self._walk_ended[0]):
+        if end is None or layer.end_source is None:
+            return
+        # A layer whose time is not known takes none where times are laid out: the walk took longer than its sum.
+        self._walk_timed &= layer.duration_source != "unknown"
+        if self._walk_ended is None or end > self._walk_ended[0]:
             self._walk_ended = end, layer.end_source
+            # A last layer without an end of its own ends with its proof, which says nothing about the layer.
+            is_known = layer.end_seen or layer.superseded_unix_nano is not None or layer.aborted_reason is not None
+            self._walk_end_known = is_known
 
     @property
     def duration_source(self) -> str | None:
@@ -604,13 +630,17 @@ class Proof(Interval):
         began = (self.start_unix_nano, self.start_source)
         end_source = UNSEEN if self.given_up else self.end_source or UNSEEN
         ended = None if self.end_unix_nano is None else (self.end_unix_nano, end_source)
+        is_whole = self.end_seen or self.end_source != RECONSTRUCTED
         if self._walk_began is None:
             return [_stage("before_layers", began, ended)]
         before = _stage("before_layers", began, self._walk_began)
         if here == "layers" or self._walk_ended is None:
-            return [before, _stage("layers", self._walk_began, ended)]
-        after = _stage("after_layers", self._walk_ended, ended, known=self.duration_source != "unknown")
-        return [before, _stage("layers", self._walk_began, self._walk_ended), after]
+            return [before, _stage("layers", self._walk_began, ended, whole=is_whole and self._walk_timed)]
+        known = self._walk_end_known
+        layers = _stage("layers", self._walk_began, self._walk_ended, known=known, whole=self._walk_timed)
+        known &= self.duration_source != "unknown"
+        after = _stage("after_layers", self._walk_ended, ended, known=known, whole=is_whole)
+        return [before, layers, after]
 
     @property
     def heard_unix_nano(self) -> int:

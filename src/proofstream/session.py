@@ -21,6 +21,7 @@ from proofstream.events import (
     kind_of,
 )
 from proofstream.intake import Intake, KindCounts, Posted, SenderInJob
+from proofstream.intervals import RECONSTRUCTED
 from proofstream.notices import warn_user
 from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
 from proofstream.wire import MAX_NAME_CHARS
@@ -74,6 +75,7 @@ class Session:
         self.refused: int = 0
         self._reported = 0
         self.last_time_unix_nano: int | None = None
+        self.behind_ns: int = 0
         self.phases: int = 0
         self.closing_sent = False
         self.ended = False
@@ -230,6 +232,8 @@ class Session:
                     make=lambda: SessionClosed(outcome=outcome, reason=reason, refused=self.refused),
                     origin=HOST,
                     at_latest=self._replayed,
+                    # What was recorded breaks off there: it may have gone on for any time.
+                    time_source=RECONSTRUCTED if self._replayed else None,
                 ),
             )
         if self.refused > self._reported:

@@ -1,8 +1,8 @@
 """Stamps the lines of a live stream that were read at once, which all have one time of arrival.
 
 Lines without a time of their own are spaced by their order, 1 ns apart, so that whatever ends, ends after it began.
-Where lines of several milliseconds arrive at once, because their writer buffers or this process was late, the producer
-knows better how long a layer took: what begins and ends within them is laid out by its reported duration.
+What begins and ends within them was not measured: the producer knows better how long a layer took, and where lines of
+several milliseconds arrive at once, because their writer buffers or this process was late, it is laid out by that.
 """
 
 from __future__ import annotations
@@ -169,10 +169,12 @@ def _lay_out(items: Sequence[LineResult], *, room: int) -> _LaidOut:
             continue
         placed.append(index)
         offsets.append(layout.place(item))
-        if layout.began is not None and believed_ns(item.event) >= NS_PER_MS:
+        if layout.began is not None:
             estimated.update(range(placed[layout.began], index + 1))
     total = layout.total_ns
-    if total < NS_PER_MS or total > _MOST_EXCESS * room:
+    if total < NS_PER_MS:
+        return _LaidOut([0] * len(items), 0, estimated)
+    if total > _MOST_EXCESS * room:
         return _LaidOut([0] * len(items), 0, ())
     if total > room:
         offsets = [offset * room // total for offset in offsets]

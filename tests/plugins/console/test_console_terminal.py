@@ -22,7 +22,9 @@ import pytest
 
 from proofstream import (
     ConfigError,
+    LayerEnd,
     LayerKind,
+    LayerProofKind,
     LayerStart,
     Log,
     LogLevel,
@@ -43,6 +45,9 @@ LAYER_START = LayerStart(
     trace_cost=8,
     claim_value_approx=0.5,
     gpu_device=None,
+)
+LAYER_END = LayerEnd(
+    layer_idx=1, kind=LayerProofKind.Sumcheck, final_claim_value_approx=0.5, duration_ms=0, rounds_completed=0
 )
 PROOF_COMPLETE = ProofComplete(
     duration_ms=0, num_layer_proofs=2, num_weight_openings=0, weight_binding_mode="sequential"
@@ -311,7 +316,7 @@ def test_a_stream_that_knows_only_ascii() -> None:
     clock = Clock()
     host = InlineHost(ConsolePlugin(stream, clock=clock))
     warning = Log(level=LogLevel.Warn, message="é\x1b🦀")
-    host.feed(envelopes([PROOF_START, warning, LAYER_START, PROOF_COMPLETE]))
+    host.feed(envelopes([PROOF_START, warning, LAYER_START, LAYER_END, PROOF_COMPLETE]))
     host.close()
     said = raw.getvalue().decode("ascii")
     assert "warn: ???" in said

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from genuine import bare_lines, envelope_lines
 from rich.console import Console
 
 from proofstream import Decoded, Envelope, LayerEnd, LayerStart, ProofComplete, ProofStart
@@ -102,7 +105,7 @@ def test_proofs_of_unknown_duration_are_in_no_average(streams: Streams, genuine:
 def test_layers_of_unknown_duration_are_in_no_sum(streams: Streams) -> None:
     summary = summed(streams("error-in-walk"), live=False)
     assert headline(summary) == (
-        "✗ proof on cpu-gkr: aborted in layer 8 MatMul (layers 53.0 ms; the whole is not known): "
+        "✗ proof on cpu-gkr: aborted in layer 8 MatMul (layers at least 53.0 ms; the whole is not known): "
         "the session ended before it did"
     )
     assert "\n  without 1 layer whose time is not known\n" in report_of(summary)
@@ -356,3 +359,58 @@ def test_a_proof_inside_another_says_so_and_the_outer_one_waits_for_it() -> None
     assert summary.unusual_silence(outer) is None
     assert summary.unusual_silence(inner) is not None
     assert "    proof 2 inside it" in view_of(summary)
+
+
+# What breaks off, and layers without an end
+
+
+def said_of(lines: Iterable[bytes], source: Path | None) -> str:
+    """What the command says of a stream, in a file or, without one, on standard input; in one line."""
+    content = b"".join(line + b"\n" for line in lines)
+    if source is not None:
+        source.write_bytes(content)
+    command = [sys.executable, "-m", "proofstream", "run", "-" if source is None else str(source), "--console"]
+    environment = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(
+        command, input=b"" if source else content, capture_output=True, timeout=60, check=True, env=environment
+    )
+    return in_one_line(done.stderr.decode())
+
+
+@pytest.mark.parametrize("from_file", [True, False], ids=["file", "standard input"])
+def test_a_timed_recording_that_breaks_off_lasted_at_least_until_then(tmp_path: Path, *, from_file: bool) -> None:
+    """Not until its last event, and not until it is read, which is months later."""
+    lines = list(envelope_lines("mlp"))[:-1]
+    said = said_of(lines, tmp_path / "cut.jsonl" if from_file else None)
+    assert "✗ proof on cpu-gkr: aborted after the last layer (7 of 7), at least 24." in said
+    assert "of silence" not in said
+    assert "stages before layers 7.51 µs, layers 24.4 ms (measured)" in said
+    assert "times measured: each event came with its time source" in said
+
+
+def test_a_layer_that_reports_0_ms_took_less_than_1_ms(streams: Streams) -> None:
+    said = report_of(summed(streams("decode-prefill-and-2-steps"), live=False))
+    assert "  MatMul          6    <6 ms    <1 ms    <1 ms   0.0 %" in said
+    assert "<1 µs" not in said
+
+
+def without_ends(lines: Iterable[bytes]) -> list[bytes]:
+    return [line for line in lines if b'"LayerEnd"' not in line]
+
+
+def test_layers_that_tell_no_time_are_in_no_time_of_all_layers(tmp_path: Path) -> None:
+    lines = bare_lines("mlp")
+    said = said_of(without_ends(lines), tmp_path / "none.jsonl")
+    assert "✓ proof on cpu-gkr: complete, its time is not known" in said
+    some = [line for line in lines if not line.startswith(b'{"LayerEnd":{"layer_idx":5')]
+    assert "✓ proof on cpu-gkr: complete, layers at least 18.0 ms; the whole is not known" in said_of(
+        some, tmp_path / "some.jsonl"
+    )
+
+
+def test_a_last_layer_without_an_end_did_not_last_until_the_proof_was_complete(tmp_path: Path) -> None:
+    said = said_of(without_ends(envelope_lines("mlp")), tmp_path / "timed.jsonl")
+    assert "complete in 1.72 s" in said
+    assert "stages before layers 7.51 µs (0.0 %) (measured)" in said, "where the walk ended is not known"
+    assert "without 1 layer whose time is not known" in said
+    assert "1.69 s" not in said
