@@ -78,7 +78,8 @@ _STAMPED_LINE = re.compile(rb"\s*\[?%b\s+%b\s" % (_STAMP, _LEVEL))
 _BARE_LINE = re.compile(rb"\s*%b\s+(?:.*\b\w+::[\w:]+: |[^\w\s]*\xe2\x94|.*\[ [^|\]]+ \| [^\]]*%% \])" % _LEVEL)
 _JSON_STAMP, _JSON_LEVEL = re.compile(rb'"timestamp"\s*:'), re.compile(rb'"level"\s*:\s*"%b"' % _LEVEL)
 _JSON_PLACE = re.compile(rb'"(?:fields|target|span)"\s*:')
-_DOCKER_BEGINS, _DOCKER_ENDS = b'{"log":"', re.compile(rb'","(?:stream|time)":"')
+_DOCKER_BEGINS = re.compile(rb'\{\s*"log"\s*:\s*"')
+_DOCKER_ENDS = re.compile(rb'",\s*"(?:stream|time)"\s*:\s*"')
 _CRI_LINE = re.compile(rb"\d{4}-\d\d-\d\dT\S+ std(?:out|err) [FP] ")
 
 
@@ -125,7 +126,7 @@ def line_form(line: bytes) -> Form | None:
 
 
 def _form_of_object(line: bytes) -> Form | None:
-    if line.startswith(_DOCKER_BEGINS) and _DOCKER_ENDS.search(line[-_TAIL_BYTES:]):
+    if _DOCKER_BEGINS.match(line) and _DOCKER_ENDS.search(line[-_TAIL_BYTES:]):
         return _DOCKER
     is_tracing = all(pattern.search(line, 0, _JSON_BYTES) for pattern in (_JSON_STAMP, _JSON_LEVEL, _JSON_PLACE))
     return _TRACING_JSON if is_tracing else None

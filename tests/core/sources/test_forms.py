@@ -219,6 +219,12 @@ def test_a_line_that_is_too_long_is_named_too() -> None:
     assert refused.reason == "longer than 1000 bytes"
 
 
+def test_dockers_frames_are_recognised_however_they_are_spaced() -> None:
+    frame = json.dumps({"log": LINES[0].decode(), "stream": "stdout", "time": "2026-11-30T19:45:00Z"})
+    _, (refused,) = read(frame.encode() + b"\n")
+    assert "Docker's json-file log" in str(refused)
+
+
 def test_a_long_line_of_docker_is_recognised_by_its_end() -> None:
     _, (refused,) = read(docker_line(b'{"Log":{"level":"Info","message":"' + b"x" * 100_000 + b'"}}\n'))
     assert "Docker" in refused.reason
