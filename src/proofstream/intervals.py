@@ -100,7 +100,8 @@ class Interval:
         end_unix_nano: When it ended, no earlier than `start_unix_nano` and than any event in it; None while it is open.
         start_source: Where its start comes from: a time source of events (`envelope`, `arrival`, `reconstructed`), or
             `reported` or `unseen` if its start event was not seen.
-        end_source: Where its end comes from: the time source of the event that ended it; None while it is open.
+        end_source: Where its end comes from: the time source of the event that ended it, or `unseen` if that event only
+            shows that it had ended by then; None while it is open.
         time_went_back: Whether the producer's times went back in it by more than 0.1 s, as when a clock is set. Its
             duration then covers its events, but measures nothing.
         rounds: Sumcheck rounds counted in it.
@@ -226,8 +227,8 @@ class Interval:
 
         - `measured`: between two events that a clock timed.
         - `reported`: by the producer, which an end event says.
-        - `derived`: its end event was not seen, but the next layer on its device shows when it had ended; or its end
-          event has no time of its own.
+        - `derived`: its end event was not seen, but the next layer on its device, or the next proof, shows when it had
+          ended; or its end event has no time of its own.
         - `at_least`: it began before it was observed, the recording breaks off in it, or it was given up and ends
           where it was last heard; by an unknown time.
         - `unknown`: the times were laid out, and nothing is reported; or they went back; or more than one end may be
@@ -245,6 +246,8 @@ class Interval:
             return REPORTED if self._reports_duration else "unknown"
         if self.given_up or self.start_source in (RECONSTRUCTED, UNSEEN):
             return "at_least"
+        if self.end_source == UNSEEN:
+            return "derived"
         return "measured" if self.end_seen or self.aborted_reason is not None else self._worth_of_lost_end
 
     @property
@@ -480,6 +483,9 @@ _SHORTEST_LAID_OUT_NS = 1_000_000
 """Producers report whole milliseconds. What they say took less was not laid out by anything that they said."""
 
 
+_GIVEN_UP = "given_up"
+
+
 def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True, whole: bool = True) -> Stage:
     if end is None:
         return Stage(name, start[0], None, None)
@@ -487,12 +493,12 @@ def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True
     is_nothing = laid_out and end[0] - start[0] < _SHORTEST_LAID_OUT_NS
     if not known or is_nothing or (laid_out and name == "before_layers"):
         source = "unknown"
-    elif laid_out and not whole:
+    elif (laid_out and not whole) or end[1] == _GIVEN_UP:
         source = "at_least"
-    elif laid_out or REPORTED in (start[1], end[1]):
+    elif laid_out or REPORTED in (start[1], end[1]) or end[1] == UNSEEN:
         source = "derived"
     else:
-        source = "at_least" if UNSEEN in (start[1], end[1]) else "measured"
+        source = "at_least" if start[1] == UNSEEN else "measured"
     return Stage(name, start[0], max(start[0], end[0]), source)
 
 
@@ -628,7 +634,7 @@ class Proof(Interval):
         if here is None:
             return []
         began = (self.start_unix_nano, self.start_source)
-        end_source = UNSEEN if self.given_up else self.end_source or UNSEEN
+        end_source = _GIVEN_UP if self.given_up else self.end_source or UNSEEN
         ended = None if self.end_unix_nano is None else (self.end_unix_nano, end_source)
         is_whole = self.end_seen or self.end_source != RECONSTRUCTED
         if self._walk_began is None:

@@ -161,9 +161,19 @@ class OpenIntervals:
         return oldest
 
     def abort(
-        self, proof: Proof, envelope: Envelope, reason: str, changes: list[Change], *, end_unix_nano: int | None = None
+        self,
+        proof: Proof,
+        envelope: Envelope,
+        reason: str,
+        changes: list[Change],
+        *,
+        end_unix_nano: int | None = None,
+        end_seen: bool = True,
     ) -> None:
-        """End a proof and everything open inside it, without success, at the envelope's time unless one is given."""
+        """End a proof and everything open inside it, without success, at the envelope's time unless one is given.
+
+        If `end_seen` is false, the envelope shows only that it had ended by then.
+        """
         end = envelope.time_unix_nano if end_unix_nano is None else end_unix_nano
         proof.aborted_reason = reason
         self._session.aborted += 1
@@ -175,19 +185,27 @@ class OpenIntervals:
         for interval in (*proof.open_layers.values(), *proof.open_children):
             if interval.superseded_unix_nano is None:
                 interval.aborted_reason = reason
-        self.close_proof(proof, envelope, changes, end)
+        self.close_proof(proof, envelope, changes, end, end_source=None if end_seen else UNSEEN)
 
-    def close_proof(self, proof: Proof, envelope: Envelope, changes: list[Change], end_unix_nano: int) -> None:
-        """End a proof, and what is open inside it."""
+    def close_proof(
+        self,
+        proof: Proof,
+        envelope: Envelope,
+        changes: list[Change],
+        end_unix_nano: int,
+        *,
+        end_source: str | None = None,
+    ) -> None:
+        """End a proof, and what is open inside it. The source of its end is the envelope's unless one is given."""
         for interval in (*proof.open_layers.values(), *proof.open_children):
             superseded = interval.superseded_unix_nano
             end = end_unix_nano if superseded is None else superseded
             if isinstance(interval, Phase) and proof.end_seen:
                 self._outlive(proof, interval)
             else:
-                self.close(interval, envelope, changes, end)
+                self.close(interval, envelope, changes, end, end_source=end_source)
         proof.end_unix_nano = max(proof.latest_unix_nano, end_unix_nano)
-        proof.end_source = self.source_of(envelope)
+        proof.end_source = self._end_source(envelope, end_source)
         if proof is self.proof:
             self.proof = None
         else:
@@ -273,10 +291,18 @@ class OpenIntervals:
             end = envelope.time_unix_nano if superseded is None else superseded
             self.close(interval, envelope, changes, end)
 
-    def close(self, interval: Interval, envelope: Envelope, changes: list[Change], end_unix_nano: int) -> None:
-        """End an interval that is no proof."""
+    def close(
+        self,
+        interval: Interval,
+        envelope: Envelope,
+        changes: list[Change],
+        end_unix_nano: int,
+        *,
+        end_source: str | None = None,
+    ) -> None:
+        """End an interval that is no proof. The source of its end is the envelope's unless one is given."""
         interval.end_unix_nano = max(interval.latest_unix_nano, end_unix_nano)
-        interval.end_source = self.source_of(envelope)
+        interval.end_source = self._end_source(envelope, end_source)
         self._session.open_intervals -= 1
         self._leave_parent(interval, interval.end_unix_nano)
         proof = interval.proof
@@ -311,6 +337,10 @@ class OpenIntervals:
     def source_of(self, envelope: Envelope) -> str:
         """Return where an event's time comes from."""
         return self._session.time_source_of(envelope)
+
+    def _end_source(self, envelope: Envelope, given: str | None) -> str:
+        source = self.source_of(envelope)
+        return source if given is None or source == RECONSTRUCTED else given
 
     # Phases
 

@@ -74,6 +74,7 @@ class Session:
         self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
         self._reported = 0
+        self._told_before = 0
         self.last_time_unix_nano: int | None = None
         self.behind_ns: int = 0
         self.phases: int = 0
@@ -236,8 +237,8 @@ class Session:
                     time_source=RECONSTRUCTED if self._replayed else None,
                 ),
             )
-        if self.refused > self._reported:
-            _log.warning("%s: %d more refused", self.source, self.refused - self._reported)
+        if more := self.refused - self._reported - self._told_before:
+            _log.warning("%s: %d more refused", self.source, more)
 
     def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
@@ -260,8 +261,9 @@ class Session:
         self.report_refusal(f"{kind} event refused: {reason}")
 
     def report_refusal(self, text: str, *, again: bool = False) -> None:
-        """Count a line or event that could not be read. Logs the first 20, without those that say the same again."""
+        """Count a line or event that could not be read. Logs the first 20, without those that say the same again, which only count."""
         self.refused += 1
+        self._told_before += again
         if not again and self._reported < _REPORTED_REFUSALS:
             self._reported += 1
             _log.warning("%s: %s", self.source, text)

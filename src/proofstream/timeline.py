@@ -164,7 +164,7 @@ class Timeline:
                     self._given_up_layers.add(given_up.layers_closed)
             else:
                 self._interrupted += 1
-                self._open.abort(before, envelope, "another proof started", changes)
+                self._open.abort(before, envelope, "another proof started", changes, end_seen=False)
         proof = self._open_proof(envelope, changes, self._at(envelope), seen=True)
         self._session.take_unnamed(self, proof, changes)
         self.release_pending(proof, changes)

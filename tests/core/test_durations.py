@@ -153,3 +153,27 @@ class TestWhereItDied:
         teller.tell(session_closed())
 
         assert teller.proofs[0].silent_ns is None
+
+
+class TestEndsThatWereNotSeen:
+    def test_of_a_proof_that_another_one_follows_only_the_latest_end_is_known(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), proof_start())
+
+        assert [i.duration_source for i in teller.closed] == ["derived", "derived"]
+        assert [source for _, _, source in stages(teller.proofs[0])] == ["measured", "derived"]
+
+    def test_what_a_recording_breaks_off_in_took_at_least_so_long(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), layer_start(0))
+        teller.tell(session_closed(), time_source="reconstructed")
+
+        layers = [teller.layer(1), teller.layer(0)]
+        assert [i.duration_source for i in layers] == ["derived", "at_least"]
+        assert teller.proofs[0].duration_source == "at_least"
+        assert teller.proofs[0].silent_ns is None
+
+    def test_a_last_layer_without_an_end_ends_with_its_proof_which_says_nothing_of_it(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), layer_start(0), proof_complete())
+
+        assert [teller.layer(1).duration_source, teller.layer(0).duration_source] == ["derived", "unknown"]
+        assert [source for _, _, source in stages(teller.proofs[0])] == ["measured", "unknown", "unknown"]
+        assert teller.proofs[0].duration_source == "measured"
