@@ -261,7 +261,7 @@ class Session:
         self.report_refusal(f"{kind} event refused: {reason}")
 
     def report_refusal(self, text: str, *, again: bool = False) -> None:
-        """Count a line or event that could not be read. Logs the first 20, without those that say the same again, which only count."""
+        """Count a line or event that could not be read. Logs the first 20, without what is said again."""
         self.refused += 1
         self._told_before += again
         if not again and self._reported < _REPORTED_REFUSALS:
