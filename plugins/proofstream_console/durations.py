@@ -10,6 +10,12 @@ from proofstream import Interval, Stage
 KNOWN = frozenset({"measured", "reported", "derived"})
 """Durations of this worth are summed up and compared. Of others, only a lower bound is known, or nothing."""
 
+_LEAST_REPORTED_NS = 1_000
+"""What is reported to take less was reported to take 0 ms: only the order of the events says how long it took."""
+
+_REPORTED_UNIT_NS = 1_000_000
+"""Producers report whole milliseconds, rounded down."""
+
 LAID_OUT = "reconstructed"
 """Where the time of an event comes from that no clock timed."""
 
@@ -26,6 +32,11 @@ class Took:
         """Whether it may be summed up."""
         return self.source in KNOWN
 
+    @property
+    def is_below_unit(self) -> bool:
+        """Whether it is reported to take 0 ms, which is less than 1 ms."""
+        return self.source == "reported" and self.ns < _LEAST_REPORTED_NS
+
 
 def took(ended: Interval | Stage) -> Took:
     """Return how long something took that has ended."""
@@ -41,6 +52,7 @@ class DurationTally:
         timed: How many of them are in the sums.
         total_ns: Their durations together, in nanoseconds.
         longest_ns: The longest one.
+        below_unit: How many of those are reported to take 0 ms.
         sources: What the sums rest on: the worth of each duration in them.
     """
 
@@ -48,6 +60,7 @@ class DurationTally:
     timed: int = 0
     total_ns: int = 0
     longest_ns: int = 0
+    below_unit: int = 0
     sources: set[str] = field(default_factory=set[str])
 
     def add_duration(self, duration: Took) -> None:
@@ -56,9 +69,18 @@ class DurationTally:
         if not duration.is_known:
             return
         self.timed += 1
+        self.below_unit += duration.is_below_unit
         self.total_ns += duration.ns
         self.longest_ns = max(self.longest_ns, duration.ns)
         self.sources.add(duration.source)
+
+    def bound_ns(self, figure_ns: int, durations: int) -> int | None:
+        """Return the least known bound of a figure that so many durations of it make up; None if the figure is known.
+
+        It is not known if what is reported to take 0 ms may be more than all the rest.
+        """
+        hidden_ns = durations * _REPORTED_UNIT_NS
+        return figure_ns + hidden_ns if self.below_unit and figure_ns < hidden_ns else None
 
     @property
     def mean_ns(self) -> int:

@@ -125,9 +125,15 @@ def _tally_cells(tally: DurationTally, columns: list[str]) -> list[Text]:
 
 
 def _figure(tally: DurationTally, column: str, ns: int) -> str:
-    if "reported" not in tally.sources:
-        return duration(ns)
-    return words.reported_sum(ns, tally.timed if column == "total" else 1)
+    """Return a figure, or a bound of it where 0 ms are reported."""
+    if column == "total":
+        bound = tally.bound_ns(ns, tally.below_unit)
+    elif column == "mean":
+        bound = tally.bound_ns(tally.total_ns, tally.below_unit)
+        bound = None if bound is None else bound // tally.timed
+    else:
+        bound = tally.bound_ns(ns, 1)
+    return duration(ns) if bound is None else f"<{duration(bound)}"
 
 
 def _bar(share: float, width: int) -> str:

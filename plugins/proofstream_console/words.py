@@ -39,9 +39,6 @@ MAX_LINE = 1000
 SILENCE_TOLD_FROM_NS = 10**9
 """A silence below a second is not worth a word."""
 
-_LEAST_REPORTED_NS = 1_000
-"""What is reported to take less was reported to take 0 ms: only the order of the events says how long it took."""
-
 _LONGEST_PATH = 4
 
 _GENERATED_JOB = re.compile(r"proof-\d+")
@@ -96,12 +93,7 @@ def time(took: Took) -> str:
 
 def duration_of(took: Took) -> str:
     """Return a duration. Layers and proofs are reported in whole milliseconds, rounded down."""
-    return reported_sum(took.ns, 1) if took.source == "reported" else duration(took.ns)
-
-
-def reported_sum(ns: int, count: int) -> str:
-    """Return the sum of so many reported durations, each of which was rounded down to a whole millisecond."""
-    return f"<{count} ms" if ns < _LEAST_REPORTED_NS else duration(ns)
+    return "<1 ms" if took.is_below_unit else duration(took.ns)
 
 
 def short_time(took: Took) -> str:

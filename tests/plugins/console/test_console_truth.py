@@ -19,6 +19,7 @@ from proofstream import Decoded, Envelope, LayerEnd, LayerStart, ProofComplete, 
 from proofstream.testing import InlineHost, envelopes
 from proofstream_console import ConsolePlugin, words
 from proofstream_console.closing_report import closing_report
+from proofstream_console.durations import DurationTally, Took
 from proofstream_console.live_view import LiveView
 from proofstream_console.run_summary import RunSummary
 
@@ -390,8 +391,21 @@ def test_a_timed_recording_that_breaks_off_lasted_at_least_until_then(tmp_path: 
 
 def test_a_layer_that_reports_0_ms_took_less_than_1_ms(streams: Streams) -> None:
     said = report_of(summed(streams("decode-prefill-and-2-steps"), live=False))
-    assert "  MatMul          6    <6 ms    <1 ms    <1 ms   0.0 %" in said
+    assert "  MatMul          6  <6.00 ms  <1.00 ms  <1.00 ms   0.0 %" in said
     assert "<1 µs" not in said
+    said = report_of(summed(streams("error-in-walk"), live=False))
+    assert "     10  Add        <1 ms       0  1" in said
+
+
+def test_a_sum_of_which_0_ms_may_be_the_greater_part_has_a_bound() -> None:
+    tally = DurationTally()
+    tally.add_duration(Took(196_000, "measured"))
+    assert tally.bound_ns(tally.total_ns, tally.below_unit) is None
+    for _ in range(5):
+        tally.add_duration(Took(1, "reported"))
+    assert tally.bound_ns(tally.total_ns, tally.below_unit) == 5_196_005
+    tally.add_duration(Took(84_000_000, "reported"))
+    assert tally.bound_ns(tally.total_ns, tally.below_unit) is None
 
 
 def without_ends(lines: Iterable[bytes]) -> list[bytes]:
