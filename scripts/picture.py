@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT = 100, 36
+WIDTH, HEIGHT = 100, 56
 SESSION = "proofstream-picture"
 
 
@@ -38,7 +38,7 @@ def frames(command: str, folder: str) -> tuple[str, str]:
     try:
         deadline = time.monotonic() + 60
         live = ""
-        while time.monotonic() < deadline and "wrote" not in (now := screen()):
+        while time.monotonic() < deadline and "the results" not in (now := screen()):
             if " 75 %" in now:
                 live = now
             time.sleep(0.05)
