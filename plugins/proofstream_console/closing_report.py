@@ -56,17 +56,19 @@ def closing_report(summary: RunSummary, *, width: int) -> RenderableType:
 def _headlines(summary: RunSummary) -> Iterator[Text]:
     open_proofs, totals = summary.open_proofs, summary.totals
     if not totals.proofs:
-        yield Text("No proof was seen.", style="bold yellow")
+        parts = [counted(tally.count, words.PARTS.get(part, part.value)) for part, tally in summary.parts.items()]
+        beside = f", but {' and '.join(parts)} outside of one" if parts else ""
+        yield Text(f"No proof was seen{beside}.", style="bold yellow")
     elif totals.proofs == 1:
         for proof in (*summary.recent, *open_proofs):
             yield _headline(summary, proof)
     else:
-        parts = [f"{count(totals.complete)} complete"]
-        parts += [f"{count(totals.aborted)} aborted"] if totals.aborted else []
-        parts += [f"{count(len(open_proofs))} not finished"] if open_proofs else []
+        ended = [f"{count(totals.complete)} complete"]
+        ended += [f"{count(totals.aborted)} aborted"] if totals.aborted else []
+        ended += [f"{count(len(open_proofs))} not finished"] if open_proofs else []
         good = totals.complete == totals.proofs
         mark, style = (CHECK, "bold green") if good else (CROSS, "bold red")
-        yield Text(f"{mark} ", style=style).append(f"{counted(totals.proofs, 'proof')}: {', '.join(parts)}", "bold")
+        yield Text(f"{mark} ", style=style).append(f"{counted(totals.proofs, 'proof')}: {', '.join(ended)}", "bold")
 
 
 def _headline(summary: RunSummary, proof: ProofSummary) -> Text:

@@ -408,6 +408,11 @@ def test_a_sum_of_which_0_ms_may_be_the_greater_part_has_a_bound() -> None:
     assert tally.bound_ns(tally.total_ns, tally.below_unit) is None
 
 
+def test_a_stark_proof_without_a_proof_around_it_is_no_proof_but_told(streams: Streams) -> None:
+    summary = summed(streams("stark-only"), live=False)
+    assert headline(summary) == "No proof was seen, but 1 STARK proof outside of one."
+
+
 def without_ends(lines: Iterable[bytes]) -> list[bytes]:
     return [line for line in lines if b'"LayerEnd"' not in line]
 
