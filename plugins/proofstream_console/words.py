@@ -191,7 +191,9 @@ def outcome(proof: ProofSummary) -> str:
     is_unknown = took.source == "unknown"
     if proof.aborted_reason is None:
         return f"complete, {_why_unknown(proof)}" if is_unknown else f"complete in {time(took)}"
-    how_long = f" ({_why_unknown(proof)})" if is_unknown else f", {time(took)} in all"
+    # Another proof shows that it had ended by then.
+    in_all = f"at most {duration(took.ns)}" if took.source == "derived" else time(took)
+    how_long = f" ({_why_unknown(proof)})" if is_unknown else f", {in_all} in all"
     return f"{_ended_badly(proof.aborted_reason)}{last_place(proof)}{how_long}: {safe_text(proof.aborted_reason)}"
 
 
