@@ -176,13 +176,22 @@ def proof_opened(proof: ProofSummary) -> str:
 
 def layers_done(proof: ProofSummary) -> str:
     """Return a proof's progress in layers: `2 of 4 layers`."""
+    if proof.num_layers and proof.layers_left_behind > proof.num_layers:
+        return f"{count(proof.layers_left_behind)} layers, {count(proof.num_layers)} announced"
     return f"{layers_of(proof)} {'layer' if (proof.num_layers or proof.layers_left_behind) == 1 else 'layers'}"
 
 
 def layers_of(proof: ProofSummary) -> str:
-    """Return the number of layers done, of those announced if any were: `2 of 4`."""
+    """Return the number of layers done, of those announced if any were: `2 of 4`.
+
+    Layers of proofs that ran at once without job ids may all have been counted in one.
+    """
     done = count(proof.layers_left_behind)
-    return f"{done} of {count(proof.num_layers)}" if proof.num_layers else done
+    if not proof.num_layers:
+        return done
+    if proof.layers_left_behind > proof.num_layers:
+        return f"{done}, {count(proof.num_layers)} announced"
+    return f"{done} of {count(proof.num_layers)}"
 
 
 def outcome(proof: ProofSummary) -> str:

@@ -482,6 +482,9 @@ _Moment: TypeAlias = tuple[int, str]
 _SHORTEST_LAID_OUT_NS = 1_000_000
 """Producers report whole milliseconds. What they say took less was not laid out by anything that they said."""
 
+_SHORTEST_ARRIVED_NS = 1000
+"""Lines that arrive in one read are a nanosecond apart, which tells their order and not how long anything took."""
+
 
 _GIVEN_UP = "given_up"
 
@@ -490,7 +493,8 @@ def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True
     if end is None:
         return Stage(name, start[0], None, None)
     laid_out = RECONSTRUCTED in (start[1], end[1])
-    is_nothing = laid_out and end[0] - start[0] < _SHORTEST_LAID_OUT_NS
+    shortest = _SHORTEST_LAID_OUT_NS if laid_out else _SHORTEST_ARRIVED_NS if "arrival" in (start[1], end[1]) else 0
+    is_nothing = end[0] - start[0] < shortest
     if not known or is_nothing or (laid_out and name == "before_layers"):
         source = "unknown"
     elif (laid_out and not whole) or end[1] == _GIVEN_UP:

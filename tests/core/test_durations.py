@@ -106,6 +106,13 @@ class TestStages:
 
         assert (teller.proofs[0].stage, stages(teller.proofs[0])) == (None, [])
 
+    def test_lines_that_arrived_in_one_read_do_not_tell_how_long_one_took(self, teller: Teller) -> None:
+        teller.tell(proof_start(1), time_source="arrival")
+        teller.tell(layer_start(0), time_source="arrival", step=1)
+        teller.tell(layer_end(0), proof_complete(), time_source="arrival")
+
+        assert [source for _, _, source in stages(teller.proofs[0])] == ["unknown", "measured", "measured"]
+
     def test_laid_out_they_are_known_as_far_as_the_proof_is(self, teller: Teller) -> None:
         for reported in (0, 1717):
             tell_laid_out(teller, proof_start(1), layer_start(0), layer_end(0), proof_complete(duration_ms=reported))

@@ -433,3 +433,9 @@ def test_a_last_layer_without_an_end_did_not_last_until_the_proof_was_complete(t
     assert "stages before layers 7.51 µs (0.0 %) (measured)" in said, "where the walk ended is not known"
     assert "without 1 layer whose time is not known" in said
     assert "1.69 s" not in said
+
+
+def test_more_layers_than_were_announced_are_not_a_part_of_them(genuine: Streams) -> None:
+    (proof,) = summed(genuine("mlp")).recent
+    proof.layers_left_behind = 12
+    assert (words.layers_of(proof), words.layers_done(proof)) == ("12, 7 announced", "12 layers, 7 announced")

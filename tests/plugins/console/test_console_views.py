@@ -381,8 +381,10 @@ def test_plain_lines_of_a_small_stream(monkeypatch: pytest.MonkeyPatch) -> None:
         "info: it is a cat",
         "warn: lagged 17 events",
         "proof 1: 2 of 4 layers (50 %), 0 rounds; 7.00 ms so far",
-        f"proof 1 aborted {where}, at most 9.00 ms in all: another proof started "
-        "(2 of 4 layers, 0 rounds, 17 events lost)",
+        (
+            f"proof 1 aborted {where}, at most 9.00 ms in all: another proof started "
+            "(2 of 4 layers, 0 rounds, 17 events lost)"
+        ),
         "proof 2 started: mlp on cpu, 1 layer",
         f"warn: test: {words.PROOFS_AT_ONCE}",
         "proof 2: 1 layer done; 2.00 ms so far",
