@@ -119,7 +119,7 @@ class OpenIntervals:
     def close_all(self, envelope: Envelope, reason: str, changes: list[Change], end_unix_nano: int) -> None:
         """End everything without success."""
         for proof in self._aside[:]:
-            self.abort(proof, envelope, NOT_SEEN, changes, end_unix_nano=end_unix_nano)
+            self._give_up_proof(proof, envelope, changes)
         if self.proof is not None:
             self.abort(self.proof, envelope, reason, changes, end_unix_nano=end_unix_nano)
         for interval in self._alone:
@@ -156,9 +156,13 @@ class OpenIntervals:
         if len(self._aside) <= MAX_SET_ASIDE:
             return None
         oldest = self._aside[0]
-        self._mark_given_up(oldest)
-        self.abort(oldest, envelope, NOT_SEEN, changes, end_unix_nano=oldest.heard_unix_nano)
+        self._give_up_proof(oldest, envelope, changes)
         return oldest
+
+    def _give_up_proof(self, proof: Proof, envelope: Envelope, changes: list[Change]) -> None:
+        """End a proof that waited in vain where it was last heard."""
+        self._mark_given_up(proof)
+        self.abort(proof, envelope, NOT_SEEN, changes, end_unix_nano=proof.heard_unix_nano)
 
     def abort(
         self,

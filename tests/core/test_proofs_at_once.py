@@ -68,6 +68,7 @@ class TestWithoutJobIds:
 
         first, second = teller.proofs
         assert (first.aborted_reason, second.aborted_reason) == (NOT_SEEN, None)
+        assert (first.duration_ns, first.duration_source) == (4 * MS, "unknown")
 
     def test_once_they_were_seen_to_run_at_once_the_earliest_ends_first(self, teller: Teller) -> None:
         teller.tell(proof_start(2), *walk(2), proof_start(2), *walk(2), *[proof_complete(layers=2)] * 2)
