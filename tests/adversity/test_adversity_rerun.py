@@ -32,8 +32,8 @@ from proofstream import (
 MOST_THREADS = 350
 """Without a release, each proof would leave two threads for each of its streams: 800 and more in the tests here."""
 
-STEPS = 3
-"""The steps of a proof's progress: its start, and the end of each layer."""
+STEPS = 5
+"""The steps of a proof's progress: its start, the end of each layer, its end, and the margin after that."""
 
 _PACKAGE = importlib.util.find_spec("rerun_cli")
 assert _PACKAGE is not None

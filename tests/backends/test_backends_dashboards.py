@@ -111,7 +111,7 @@ def _events() -> list[dict[str, Any]]:
         {"StarkProofStart": {"num_activation_layers": 1, "num_add_layers": 0, "num_layernorm_layers": 0}},
         {"StarkProofEnd": {"duration_ms": 0}},
         {"PhaseStart": {"name": "commit"}},
-        {"PhaseEnd": {"name": "commit"}},
+        {"PhaseEnd": {"name": "commit", "duration_ns": 5_000_000}},
         {
             "ProofComplete": {
                 "duration_ms": 0,
