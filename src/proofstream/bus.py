@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, Envelope, memory_of
+from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, RECONSTRUCTED, Envelope, memory_of
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, PhaseEnd, PhaseStart, ProofEvent, ProofStart, SessionClosed, kind_of
 from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderInJob
-from proofstream.intervals import RECONSTRUCTED
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.open_intervals import MOST_SHOWN_PHASES
@@ -292,8 +291,9 @@ class Bus:
                 time_unix_nano, time_source = now - sender.behind_ns, RECONSTRUCTED
             return self._number(
                 sender,
-                decoded.at(time_unix_nano, time_source),
+                decoded,
                 time_unix_nano=time_unix_nano,
+                time_source=time_source,
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
@@ -309,6 +309,7 @@ class Bus:
         *,
         time_unix_nano: int,
         origin: str,
+        time_source: str | None = None,
         lineage: tuple[str, ...] = (),
         captured: Mapping[str, object] = NO_CAPTURES,
         job_id: str | None = None,
@@ -325,7 +326,7 @@ class Bus:
             raw=decoded.raw,
             job_id=decoded.job_id if job_id is None else job_id,
             parent_job_id=decoded.parent_job_id if parent_job_id is None else parent_job_id,
-            time_source=decoded.time_source,
+            time_source=decoded.time_source if time_source is None else time_source,
             traceparent=decoded.traceparent,
             captured=captured,
             lineage=lineage,

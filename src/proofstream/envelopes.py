@@ -15,6 +15,15 @@ PRODUCER = "producer"
 HOST = "host"
 """Origin of events that proofstream's core made."""
 
+ARRIVAL = "arrival"
+"""The source of a time at which an event was received."""
+
+RECONSTRUCTED = "reconstructed"
+"""The source of a time that no clock gave: the event was laid out by reported durations."""
+
+TIME_SOURCES = ("envelope", ARRIVAL, RECONSTRUCTED)
+"""Where the time of an event may come from. With `envelope`, the producer or a recording gave it."""
+
 NO_CAPTURES: Mapping[str, object] = {}
 
 _FIXED_BYTES = 300

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST, PRODUCER, memory_of
+from proofstream.envelopes import HOST, PRODUCER, TIME_SOURCES, memory_of
 from proofstream.errors import UsageError
 from proofstream.events import Log, ProofEvent, SessionClosed, SessionOpened, is_bulk, kind_of
 from proofstream.host import Host
@@ -15,7 +15,6 @@ from proofstream.intake import HARD_FACTOR, Gap, Posted
 from proofstream.session import Session
 from proofstream.wire import Decoded, Refusal
 
-TIME_SOURCES = ("envelope", "arrival", "reconstructed")
 # A bus that is this late has more to do than it can, unless a burst has just passed.
 _LATE_S = 1.0
 OUTCOMES = ("ended", "lost", "interrupted")

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from proofstream.envelopes import Envelope
+from proofstream.envelopes import ARRIVAL, RECONSTRUCTED, Envelope
 from proofstream.events import (
     AggregatedBindingEnd,
     CircuitCompiled,
@@ -21,9 +21,6 @@ from proofstream.events import (
     StarkProofEnd,
     WeightOpeningEnd,
 )
-
-RECONSTRUCTED = "reconstructed"
-"""The source of a time that no clock gave: the event was laid out by reported durations."""
 
 REPORTED = "reported"
 """The source of a start that was not seen, and lies as far before the end as the producer reports."""
@@ -477,7 +474,10 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 _Moment: TypeAlias = tuple[int, str]
+"""A time, and where it comes from."""
 
+_GIVEN_UP = "given_up"
+"""The source of an end at which a proof was last heard, before it was given up."""
 
 _SHORTEST_LAID_OUT_NS = 1_000_000
 """Producers report whole milliseconds. What they say took less was not laid out by anything that they said."""
@@ -486,14 +486,11 @@ _SHORTEST_ARRIVED_NS = 1000
 """Lines that arrive in one read are a nanosecond apart, which tells their order and not how long anything took."""
 
 
-_GIVEN_UP = "given_up"
-
-
 def _stage(name: str, start: _Moment, end: _Moment | None, *, known: bool = True, whole: bool = True) -> Stage:
     if end is None:
         return Stage(name, start[0], None, None)
     laid_out = RECONSTRUCTED in (start[1], end[1])
-    shortest = _SHORTEST_LAID_OUT_NS if laid_out else _SHORTEST_ARRIVED_NS if "arrival" in (start[1], end[1]) else 0
+    shortest = _SHORTEST_LAID_OUT_NS if laid_out else _SHORTEST_ARRIVED_NS if ARRIVAL in (start[1], end[1]) else 0
     is_nothing = end[0] - start[0] < shortest
     if not known or is_nothing or (laid_out and name == "before_layers"):
         source = "unknown"
@@ -620,7 +617,7 @@ class Proof(Interval):
         if self.end_seen:
             return self._walk_began is not None
         total = self.num_layers
-        return bool(total) and self.layers_left_behind >= (total or 0) and not self.active_layers
+        return total is not None and 0 < total <= self.layers_left_behind and not self.active_layers
 
     @property
     def stage(self) -> str | None:

@@ -100,15 +100,20 @@ class ObservedSession:
         self._completed: OrderedDict[str, Proof] = OrderedDict()
 
     @property
+    def _opening(self) -> SessionOpened | None:
+        event = None if self.opened is None else self.opened.event
+        return event if isinstance(event, SessionOpened) else None
+
+    @property
     def time_source(self) -> str:
         """The origin of its event times, as its SessionOpened says; `envelope` if there was no SessionOpened."""
-        event = self.opened.event if self.opened is not None else None
-        return event.time_source if isinstance(event, SessionOpened) else "envelope"
+        opening = self._opening
+        return "envelope" if opening is None else opening.time_source
 
     @property
     def _is_in_process(self) -> bool:
-        event = self.opened.event if self.opened is not None else None
-        return isinstance(event, SessionOpened) and event.in_process is True
+        opening = self._opening
+        return opening is not None and opening.in_process is True
 
     def time_source_of(self, envelope: Envelope) -> str:
         """Return where the time of one of its events comes from."""

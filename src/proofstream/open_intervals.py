@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proofstream.envelopes import Envelope
+from proofstream.envelopes import RECONSTRUCTED, Envelope
 from proofstream.events import LayerStart, PhaseStart
 from proofstream.intervals import (
-    RECONSTRUCTED,
     REPORTED,
     UNSEEN,
     Change,
@@ -102,8 +101,8 @@ class OpenIntervals:
     @property
     def _heard_unix_nano(self) -> int:
         """The time of the latest event in any of them; 0 if nothing is open."""
-        in_proofs = (proof.heard_unix_nano for proof in self.proofs)
-        return max(*in_proofs, *(part.latest_unix_nano for part in self._alone), 0, 0)
+        heard = [proof.heard_unix_nano for proof in self.proofs] + [part.latest_unix_nano for part in self._alone]
+        return max(heard, default=0)
 
     def give_up(self, envelope: Envelope, reason: str, changes: list[Change]) -> None:
         """End everything where the job was last heard."""
@@ -183,7 +182,7 @@ class OpenIntervals:
         self._session.aborted += 1
         in_progress = proof.active_layers
         proof.aborted_layer = max(in_progress, key=lambda layer: layer.ordinal) if in_progress else None
-        if self.source_of(envelope) != RECONSTRUCTED and proof.start_source != RECONSTRUCTED:
+        if self._session.time_source_of(envelope) != RECONSTRUCTED and proof.start_source != RECONSTRUCTED:
             proof.silent_ns = max(0, end - proof.heard_unix_nano)
         proof.reach(end)
         for interval in (*proof.open_layers.values(), *proof.open_children):
@@ -338,12 +337,8 @@ class OpenIntervals:
         proof.layers_superseded -= layer.superseded_unix_nano is not None
         proof.walk(layer)
 
-    def source_of(self, envelope: Envelope) -> str:
-        """Return where an event's time comes from."""
-        return self._session.time_source_of(envelope)
-
     def _end_source(self, envelope: Envelope, given: str | None) -> str:
-        source = self.source_of(envelope)
+        source = self._session.time_source_of(envelope)
         return source if given is None or source == RECONSTRUCTED else given
 
     # Phases

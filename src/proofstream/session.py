@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Protocol, Self
 
-from proofstream.envelopes import HOST, NO_CAPTURES
+from proofstream.envelopes import HOST, NO_CAPTURES, RECONSTRUCTED
 from proofstream.errors import describe
 from proofstream.events import (
     ProofAborted,
@@ -21,7 +21,6 @@ from proofstream.events import (
     kind_of,
 )
 from proofstream.intake import Intake, KindCounts, Posted, SenderInJob
-from proofstream.intervals import RECONSTRUCTED
 from proofstream.notices import warn_user
 from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
 from proofstream.wire import MAX_NAME_CHARS

@@ -147,7 +147,9 @@ class Command:
                 stdout=output,
                 stderr=output,
             )
-        self._watch = threading.Thread(target=self._count_threads)
+        self._watch = threading.Thread(
+            target=self._count_threads, daemon=True
+        )  # a test that fails does not wait for it
         self._watch.start()
 
     def _count_threads(self) -> None:

@@ -57,6 +57,18 @@ def test_the_public_face_loads_msgspec_alone() -> None:
     assert loaded_by("proofstream") == {"proofstream", *FACE}
 
 
+def test_a_prover_that_imports_the_public_face_loads_nothing_that_only_plugins_use() -> None:
+    script = (
+        "import json, sys, proofstream; print(json.dumps([name for name in sys.modules if 'proofstream.' in name]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "proofstream.session" in loaded
+    assert not loaded & {
+        f"proofstream.{name}" for name in ("contracts", "hookspecs", "intervals", "observed", "timeline")
+    }
+
+
 def test_testing_loads_no_more_than_the_public_face() -> None:
     assert loaded_by("proofstream.testing") == {"proofstream", *CORE}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from proofstream.contracts import Feed
+from proofstream.envelopes import ARRIVAL
 from proofstream.events import ProofAborted, ProofComplete, ProofStart
 from proofstream.sources.arrivals import Block
 from proofstream.sources.lines import LineReader, LineResult, NumberedLine
@@ -62,7 +63,7 @@ class Connection:
         self._reader = reader
         self._bulk = bulk
         self._router = SessionRouter(
-            feed, source=source, time_source="arrival", max_sessions=_MAX_SESSIONS, is_recording=False
+            feed, source=source, time_source=ARRIVAL, max_sessions=_MAX_SESSIONS, is_recording=False
         )
         self._waiting: deque[Block | _Shed] = deque()
         self._head: bytes | None = b""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proofstream.contracts import Feed, SourceRequest
+from proofstream.envelopes import ARRIVAL
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Clock
 from proofstream.sources.compression import READ_BYTES, blocks
@@ -67,7 +68,7 @@ class FollowedFile:
         router = SessionRouter(
             feed,
             source=str(self._path),
-            time_source="arrival",
+            time_source=ARRIVAL,
             time_resolution_ns=int(_SHORTEST_PAUSE_S * _NS_PER_S),
         )
         try:

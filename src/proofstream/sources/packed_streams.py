@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 from proofstream.contracts import Feed
+from proofstream.envelopes import ARRIVAL
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals, Block
 from proofstream.sources.lines import InputSettings
@@ -44,7 +45,7 @@ def deliver_packed(
             _keep(block, file, settings.name)
         while not arrivals.has_ended:
             if stopped():
-                SessionRouter(feed, source=settings.name, time_source="arrival").close("interrupted")
+                SessionRouter(feed, source=settings.name, time_source=ARRIVAL).close("interrupted")
                 return
             arrived = arrivals.next_block(_LOOK_UP_S)
             if arrived is not None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofstream.envelopes import HOST
+from proofstream.envelopes import HOST, RECONSTRUCTED
 from proofstream.events import Log, LogLevel
 from proofstream.sources.lines import LineResult
-from proofstream.sources.reconstruct import RECONSTRUCTED, Reconstruction, Scan
+from proofstream.sources.reconstruct import Reconstruction, Scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.wire import Decoded, Refusal, encode_event
 

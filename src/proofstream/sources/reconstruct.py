@@ -38,7 +38,6 @@ from proofstream.sources.stored import CutShort
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
 from proofstream.wire import Decoded, LineDecoder
 
-RECONSTRUCTED = "reconstructed"
 """The source of times that follow from reported durations."""
 
 NS_PER_MS = 1_000_000

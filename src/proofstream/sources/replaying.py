@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from proofstream.contracts import Feed
+from proofstream.envelopes import ARRIVAL, RECONSTRUCTED
 from proofstream.errors import SourceError
 from proofstream.sources.compression import blocks
 from proofstream.sources.lines import InputSettings, LineReader, LineResult
@@ -66,7 +67,7 @@ class Replay:
         router = SessionRouter(
             feed,
             source=self._settings.name,
-            time_source="arrival" if found is None else "reconstructed",
+            time_source=ARRIVAL if found is None else RECONSTRUCTED,
             session_id=None if found is None else found.session_id,
             opened_at=None if found is None else max(0, found.begins_unix_nano),
             hold_refusals=True,

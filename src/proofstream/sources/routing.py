@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proofstream.contracts import Feed, SessionFeed
+from proofstream.envelopes import ARRIVAL
 from proofstream.events import GpuTelemetry, PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.sources.lines import LineResult
 from proofstream.sources.shedding import LeftOut
@@ -216,7 +217,7 @@ class SessionRouter:
     def _own_session(self, first_time: int | None = None, *, stamp: _Stamp = _NO_STAMP) -> SessionFeed:
         if self._own is None:
             self.flush()
-            self._own_has_times = first_time is not None and self._time_source == "arrival"
+            self._own_has_times = first_time is not None and self._time_source == ARRIVAL
             if self._own_has_times:
                 self._own = self._feed.open_session(
                     source=self._source, time_source="envelope", session_id=self._session_id, opened_at=first_time

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import NamedTuple
 
+from proofstream.envelopes import RECONSTRUCTED
 from proofstream.events import (
     AggregatedBindingEnd,
     AggregatedBindingStart,
@@ -26,7 +27,7 @@ from proofstream.events import (
     WeightOpeningStart,
 )
 from proofstream.sources.lines import LineResult
-from proofstream.sources.reconstruct import NS_PER_MS, RECONSTRUCTED, Layout, believed_ns, interval_key
+from proofstream.sources.reconstruct import NS_PER_MS, Layout, believed_ns, interval_key
 from proofstream.wire import Decoded
 
 _STARTS = frozenset({LayerStart, WeightOpeningStart, AggregatedBindingStart, StarkProofStart, PhaseStart})

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from proofstream.contracts import Feed, SourceRequest
+from proofstream.envelopes import ARRIVAL
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Arrivals, Block, arrivals_at
 from proofstream.sources.compression import begins_compressed, may_begin_compressed
@@ -38,7 +39,7 @@ def deliver_stream(arrivals: Arrivals, settings: InputSettings, feed: Feed, *, s
         if begins_compressed(b"".join(block.data for block in begin)):
             deliver_packed(begin, arrivals, settings, feed, stopped)
             return
-        router = SessionRouter(feed, source=settings.name, time_source="arrival")
+        router = SessionRouter(feed, source=settings.name, time_source=ARRIVAL)
         if not _deliver_all(begin, arrivals, settings, router, stopped):
             router.close("interrupted")
             return
