@@ -448,6 +448,27 @@ class TestPhaseBlocks:
         phases = {interval.name: interval for interval in observed(produce)}
         assert [phases[f"in {name}"].parent for name in "ab"] == [phases["a"], phases["b"]]
 
+    def test_a_task_that_goes_on_after_the_block_in_which_it_began_is_no_longer_in_it(self, observed: Any) -> None:
+        async def prove_and_tidy(session: ps.Session) -> None:
+            ended = asyncio.Event()
+
+            async def tidy() -> None:
+                await ended.wait()
+                with session.phase("tidy"):
+                    pass
+
+            with session.proof(num_layers=0):
+                task = asyncio.create_task(tidy())
+            ended.set()
+            await task
+
+        def produce(session: ps.Session) -> None:
+            asyncio.run(prove_and_tidy(session))
+
+        proof, tidy = observed(produce)
+        assert (tidy.proof, tidy.job_id) == (None, "phase-2")
+        assert proof.end_seen
+
     def test_phases_of_one_proof_in_two_threads_do_not_mix(self, observed: Any) -> None:
         barrier = threading.Barrier(2, timeout=30)
 
