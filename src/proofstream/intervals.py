@@ -686,6 +686,17 @@ class Proof(Interval):
         return self.layers_closed + self.layers_superseded
 
     @property
+    def walked(self) -> str:
+        """The layers left behind, of those announced, in words: `4 of 12`, or `4` if none were announced.
+
+        `12, 7 announced` where events of proofs that ran at once, without a job's name, may have been counted in one.
+        """
+        done, total = self.layers_left_behind, self.num_layers
+        if total is None:
+            return str(done)
+        return f"{done} of {total}" if done <= total else f"{done}, {total} announced"
+
+    @property
     def progress(self) -> float | None:
         """`layers_left_behind` over `num_layers`, from 0 to 1; None if the producer announced no layers."""
         total = self.num_layers

@@ -123,6 +123,20 @@ class TestStages:
         ]
 
 
+class TestWalked:
+    def test_it_tells_how_many_layers_of_those_announced_are_done(self, teller: Teller) -> None:
+        teller.tell(proof_start(3), layer_start(2), layer_end(2))
+        assert teller.proofs[0].walked == "1 of 3"
+
+    def test_more_than_were_announced_are_not_a_part_of_them(self, teller: Teller) -> None:
+        teller.tell(proof_start(1), layer_start(1), layer_end(1), layer_start(0), layer_end(0))
+        assert teller.proofs[0].walked == "2, 1 announced"
+
+    def test_without_an_announcement_it_is_a_number(self, teller: Teller) -> None:
+        teller.tell(layer_start(1), layer_end(1))
+        assert teller.proofs[0].walked == "1"
+
+
 class TestWhereItDied:
     def test_in_the_layer_that_was_open(self, teller: Teller) -> None:
         teller.tell(proof_start(3), layer_start(2), layer_end(2), layer_start(1), session_closed("lost"))

@@ -37,15 +37,13 @@ def error_of(interval: Interval) -> str | None:
 
 
 def _place_of(proof: Proof) -> str:
-    done, total = proof.layers_left_behind, proof.num_layers
-    of_total = str(done) if total is None else f"{done} of {total}"
     match proof.stage:
         case _ if proof.aborted_layer is not None:
             return f"in layer {proof.aborted_layer.key} {proof.aborted_layer.layer_kind}"
         case "after_layers":
-            return f"after the last layer ({of_total})"
+            return f"after the last layer ({proof.walked})"
         case "layers":
-            return f"between layers, after {of_total}"
+            return f"between layers, after {proof.walked}"
         case "before_layers":
             return "before the first layer"
         case _:

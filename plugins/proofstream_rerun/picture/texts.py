@@ -139,15 +139,13 @@ def last_place(proof: Proof) -> str:
     layer = proof.aborted_layer
     if layer is not None:
         return f"in layer {layer.key} {layer.layer_kind}"
-    announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
-    layers = f"{proof.layers_left_behind}{announced}"
     is_long = proof.silent_ns is not None and proof.silent_ns >= _LONG_SILENCE_NS
     silence = f", after {milliseconds(proof.silent_ns)} of silence" if is_long else ""
     match proof.stage:
         case "after_layers":
-            return f"after the last layer ({layers}){silence}"
+            return f"after the last layer ({proof.walked}){silence}"
         case "layers":
-            return f"between two layers ({layers} done){silence}"
+            return f"between two layers ({proof.walked} done){silence}"
         case "before_layers":
             return f"before the first layer{silence}"
         case _:
@@ -281,8 +279,7 @@ def _standing(proof: Proof | None) -> dict[str, str]:
     """Return what is to be said of a proof first: its model, outcome and time."""
     if proof is None:
         return {"recording": "events of a session outside of any proof"}
-    announced = "" if proof.num_layers is None else f" of {proof.num_layers}"
-    done = {"layers done": f"{proof.layers_left_behind}{announced}", "rounds": f"{proof.rounds}"}
+    done = {"layers done": proof.walked, "rounds": f"{proof.rounds}"}
     model = {"model": proof.model_name or "not named"}
     if proof.is_open:
         return {**model, "outcome": "running", "time": "not over yet"}
