@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from proofstream_console.screen import Screen
 
 
@@ -35,6 +37,13 @@ class ConsolePlugin:
         """Declare ``--console`` and ``--no-console``."""
         summary = "Show proofs in the terminal, on standard error."
         return [Option(flag="--console", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
+
+    @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_console.settings import Settings
+
+        return Settings
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:

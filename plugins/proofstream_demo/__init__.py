@@ -7,10 +7,14 @@ The prover is written for readers, not for speed: see `proofstream_demo.prover` 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from proofstream import Command, SourceType, hookimpl
 from proofstream_demo.request import MODELS, SCHEME
 from proofstream_demo.source import open_demo
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class DemoPlugin:
@@ -43,3 +47,10 @@ class DemoPlugin:
                 artefacts_dir="proofstream-demo",
             )
         ]
+
+    @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_demo.settings import Settings
+
+        return Settings

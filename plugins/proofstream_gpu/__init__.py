@@ -21,6 +21,8 @@ from proofstream import (
 )
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from proofstream_gpu.sampler import Sampler
     from proofstream_gpu.settings import Settings
     from proofstream_gpu.watch import Watch
@@ -44,7 +46,7 @@ class GpuPlugin:
     tick_s: ClassVar[float] = 1.0
 
     def __init__(self, **settings: Any) -> None:
-        self._given = settings
+        self.given_settings = settings
         self._context: PluginContext | None = None
         self._settings: Settings | None = None
         self._watch: Watch | None = None
@@ -59,6 +61,13 @@ class GpuPlugin:
         return [Option(flag="--gpu", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_gpu.settings import Settings
+
+        return Settings
+
+    @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Find the driver and start sampling; sit out the run if no driver is found or the source is not live."""
         from proofstream_gpu.nvml import Nvml
@@ -66,7 +75,7 @@ class GpuPlugin:
         from proofstream_gpu.settings import read_settings
         from proofstream_gpu.watch import Watch
 
-        settings = read_settings({**context.config, **self._given})
+        settings = read_settings({**context.config, **self.given_settings})
         if not settings.enabled:
             return False
         if not context.live:

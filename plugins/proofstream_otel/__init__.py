@@ -12,6 +12,7 @@ from proofstream_otel.traces import parents
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+    from pydantic import BaseModel
 
     from proofstream_otel.telemetry import Telemetry
 
@@ -48,7 +49,7 @@ class OtelPlugin:
         self._tracer_provider = tracer_provider
         self._meter_provider = meter_provider
         self._logger_provider = logger_provider
-        self._settings = settings
+        self.given_settings = settings
         self._telemetry: Telemetry | None = None
 
     @hookimpl
@@ -77,6 +78,13 @@ class OtelPlugin:
         )
 
     @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_otel.settings import Settings
+
+        return Settings
+
+    @hookimpl
     def proofstream_capture(self) -> object:
         """Capture the OpenTelemetry span that is current on the producer's thread, or None."""
         # Never import here. If opentelemetry.trace is not loaded, or only half loaded by our own lane (no `__all__`
@@ -91,7 +99,7 @@ class OtelPlugin:
         from proofstream_otel.telemetry import Telemetry
 
         providers = Providers(self._tracer_provider, self._meter_provider, self._logger_provider)
-        self._telemetry = Telemetry(context, {**context.config, **self._settings}, providers)
+        self._telemetry = Telemetry(context, {**context.config, **self.given_settings}, providers)
         return not self._telemetry.is_idle
 
     @hookimpl

@@ -22,6 +22,8 @@ from proofstream import (
 )
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from proofstream_record.settings import Settings
 
 
@@ -59,6 +61,13 @@ class RecordPlugin:
                 ),
             )
         ]
+
+    @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_record.settings import Settings
+
+        return Settings
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:

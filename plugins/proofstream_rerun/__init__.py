@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from proofstream_rerun.outlets.fan_out import Outlets
     from proofstream_rerun.painter import Painter
 
@@ -28,7 +30,7 @@ class RerunPlugin:
     tick_s: ClassVar[float] = 0.5
 
     def __init__(self, **settings: Any) -> None:
-        self._given = settings
+        self.given_settings = settings
         self._outlets: Outlets | None = None
         self._painter: Painter | None = None
 
@@ -52,12 +54,19 @@ class RerunPlugin:
         ]
 
     @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_rerun.settings import Settings
+
+        return Settings
+
+    @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Open the requested connections; return False, to sit the run out, if there are none."""
         from proofstream_rerun.connections import check_files, check_switch
         from proofstream_rerun.settings import read_settings
 
-        settings = read_settings({**context.config, **self._given})
+        settings = read_settings({**context.config, **self.given_settings})
         connections = settings.parsed_connections()
         if not connections:
             return False

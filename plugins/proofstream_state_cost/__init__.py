@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, ProofEvent, Tool, ToolCall, hookimpl
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from proofstream_state_cost.pricer import StatePricer
     from proofstream_state_cost.settings import Settings
     from proofstream_state_cost.states.costing import CircuitCosts
@@ -130,7 +132,7 @@ class StateCostPlugin:
     derives: ClassVar[tuple[str, ...]] = ("StateProgramCost", "StateBytesMoved")
 
     def __init__(self, **settings: Any) -> None:
-        self._given = settings
+        self.given_settings = settings
         self._pricer: StatePricer | None = None
         self._asked = False
         self._has_file = False
@@ -148,6 +150,13 @@ class StateCostPlugin:
         return [Tool(name="state-cost", summary=summary, argument="FILE", options=_TOOL_OPTIONS, run=_run_tool)]
 
     @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the table."""
+        from proofstream_state_cost.settings import Settings
+
+        return Settings
+
+    @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Read the settings and the file that they name.
 
@@ -156,7 +165,7 @@ class StateCostPlugin:
         from proofstream_state_cost.pricer import StatePricer
         from proofstream_state_cost.settings import read_settings
 
-        settings = read_settings({**context.config, **self._given})
+        settings = read_settings({**context.config, **self.given_settings})
         self._has_file = settings.file is not None
         self._asked = context.asked or self._has_file
         self._pricer = StatePricer(_given_costs(settings), settings.formats, context.log)

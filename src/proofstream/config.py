@@ -1,49 +1,42 @@
-"""Merges the configuration: defaults, the user's own file, a named or trusted file, the environment, then flags.
+"""Merges the configuration: defaults, the user's own file, a named or trusted file, the environment, then the call.
 
-A file's top-level keys belong to the host, and each table belongs to a plugin. In the environment,
-``PROOFSTREAM_STRICT=1`` sets a key of the host and ``PROOFSTREAM_OTEL_ENDPOINT=...`` a key of a plugin.
+The call is the command's flags, or the arguments of `open_session`. A file's top-level keys belong to the host, as do
+those of its table ``[host]``, which win; each other table belongs to a plugin. Each value keeps its origin, so that a
+message can name it.
 
-``proofstream.toml`` in the current folder, or ``[tool.proofstream]`` of ``pyproject.toml`` there, may have come with a
-clone or a download. Its keys could write files, start programs or send data elsewhere, and only the plugins know
-which of theirs do. Therefore such a file has no effect until the user trusts it as a whole.
+The caller answers for its own mistakes, and is told by a `ConfigError`. Other mistakes end a command, too, but not a
+prover: if `lenient`, what a file or a variable says wrongly is left out with a warning.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import shlex
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from proofstream.config_table import read_table
-from proofstream.errors import ConfigError
-from proofstream.inputs import parse_toml, read_small_file
-from proofstream.notices import warn_user
+from proofstream.config_files import (
+    CONFIG_VARIABLE,
+    ConfigFile,
+    read_config_file,
+    shown_path,
+    trusted_file,
+    users_file,
+)
+from proofstream.config_table import TableMistake, read_table
+from proofstream.config_variables import HOST_TABLE, about_stranger, read_variables
+from proofstream.errors import ConfigError, describe, did_you_mean
+from proofstream.inputs import parse_toml
+from proofstream.notices import warn_once
 from proofstream.text import safe_text
-from proofstream.trust import Trust, place_of, trust_in, users_config_file
-
-ENV_PREFIX = "PROOFSTREAM_"
-CONFIG_FILE = "proofstream.toml"
-PROJECT_FILE = "pyproject.toml"
-MAX_CONFIG_BYTES = 2**20
-"""The longest configuration file."""
 
 _LONGEST_S = 365 * 24 * 3600.0
 """The longest deadline: a year. An infinite one would overflow the clock of Python's wait calls."""
-_CONFIG_VARIABLE = "PROOFSTREAM_CONFIG"
-_NOT_HOST_KEYS = frozenset({"config", "log"})
-_LONGEST_REASON = 1000
-_MOST_KEYS_SHOWN = 8
-_MOST_REMEMBERED = 1000
 
-_log = logging.getLogger("proofstream")
-_said: set[str] = set()
-"""Warnings that this process has given. A service may open a session for each request."""
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class HostSettings(BaseModel):
@@ -86,26 +79,50 @@ class HostSettings(BaseModel):
         return value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConfigFile:
-    """A configuration file that was read.
+class OriginKind(enum.Enum):
+    """The kinds of places that values come from."""
+
+    FILE = "file"
+    VARIABLE = "variable"
+    CALL = "call"
+
+
+class Origin(NamedTuple):
+    """The place that a value comes from.
 
     Attributes:
-        path: Its path, as it was given or found.
-        content: Its bytes.
-        document: Its parsed keys and tables; of ``pyproject.toml`` those of ``[tool.proofstream]``.
+        kind: What it is.
+        text: How a message names it.
     """
 
-    path: Path
-    content: bytes
-    document: dict[str, Any]
+    kind: OriginKind
+    text: str
 
-    @property
-    def keys(self) -> str:
-        """The first of its keys, as one safe line."""
-        names = [name for key, value in self.document.items() for name in _names_of(key, value)]
-        more = [f"{len(names) - _MOST_KEYS_SHOWN} more"] if len(names) > _MOST_KEYS_SHOWN else []
-        return ", ".join([*(safe_text(name, limit=80) for name in names[:_MOST_KEYS_SHOWN]), *more])
+
+def by_call(text: str) -> Origin:
+    """Return the origin of what the caller says."""
+    return Origin(OriginKind.CALL, text)
+
+
+class Declared(Protocol):
+    """The plugins, as the configuration sees them."""
+
+    def settings_models(self, names: Collection[str] | None = None) -> Mapping[str, type[BaseModel]]:
+        """Return the models of these plugins' tables, or of all, by plugin; without those that declare none."""
+        ...
+
+    def settings_given(self) -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+        """Return the settings that plugins' constructors were given, by plugin, each with its place for a message."""
+        ...
+
+
+class _Setting(NamedTuple):
+    value: Any
+    origin: Origin
+
+
+_Table = dict[str, list[_Setting]]
+"""The keys of a table, each with its settings in rising precedence."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -114,17 +131,110 @@ class Config:
 
     Attributes:
         host: The host's own settings.
-        tables: The plugins' tables by plugin name, not yet validated.
         origin: The configuration file that was used besides the user's own, or None.
+        lenient: Whether the mistakes of files and variables are left out with a warning.
+        strangers: Variables that look like settings and are none.
     """
 
     host: HostSettings = field(default_factory=HostSettings)
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     origin: Path | None = None
+    lenient: bool = False
+    strangers: list[str] = field(default_factory=list[str])
+    _tables: dict[str, _Table] = field(default_factory=dict[str, _Table])
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Mapping[str, Any]], *, host: HostSettings | None = None) -> Config:
+        """Make a configuration of plugins' tables by plugin name."""
+        config = cls(host=host or HostSettings())
+        for name, table in tables.items():
+            config.put(name, table, by_call("config"))
+        return config
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The plugins' tables by plugin name."""
+        return {name: self.table(name) for name in self._tables if name != HOST_TABLE}
 
     def table(self, plugin: str) -> dict[str, Any]:
-        """Return one plugin's table."""
-        return self.tables.setdefault(plugin, {})
+        """Return a copy of one plugin's table."""
+        return {key: settings[-1].value for key, settings in self._tables.get(plugin, {}).items()}
+
+    def origin_of(self, table: str, key: str) -> str | None:
+        """Return where a value comes from; None for the default."""
+        settings = self._tables.get(table, {}).get(key)
+        return settings[-1].origin.text if settings else None
+
+    def put(self, table: str, values: Mapping[str, Any], origin: Origin) -> None:
+        """Set keys of a table, with precedence over all that was put before."""
+        for key, value in values.items():
+            self._tables.setdefault(table, {}).setdefault(key, []).append(_Setting(value, origin))
+
+    def settle_host(self) -> None:
+        """Read the host's own settings again.
+
+        Raises:
+            ConfigError: A key is unknown or a value is invalid.
+        """
+        self.host = self._settle(HOST_TABLE, HostSettings) or HostSettings()
+
+    def settle(self, plugins: Declared, *, only: Collection[str] | None = None) -> None:
+        """Check the plugins' tables by their models, with what their constructors were given, which wins.
+
+        Args:
+            plugins: The plugins.
+            only: The plugins whose tables are checked; by default all.
+
+        Raises:
+            ConfigError: A key is unknown or a value is invalid.
+        """
+        for name, (place, given) in plugins.settings_given().items():
+            self.put(name, given, by_call(place))
+        for name, model in plugins.settings_models(self.tables if only is None else only).items():
+            self._settle(name, model)
+        self.warn_of_strangers(plugins)
+
+    def warn_of_strangers(self, plugins: Declared) -> None:
+        """Name the environment's variables that look like settings and are none, once in this process."""
+        if self.strangers:
+            models: dict[str, type[BaseModel]] = {HOST_TABLE: HostSettings, **plugins.settings_models()}
+            for name in self.strangers:
+                warn_once(about_stranger(name, keys={table: model.model_fields for table, model in models.items()}))
+
+    def _settle(self, name: str, model: type[_Model]) -> _Model | None:
+        """Return a table as its model; None if it is empty."""
+        table = self._tables.get(name, {})
+        while table:
+            try:
+                return read_table(model, self.table(name), name="" if name == HOST_TABLE else name)
+            except Exception as error:  # noqa: BLE001 - a third-party validator may raise anything
+                self._leave_out(table, error if isinstance(error, TableMistake) else _of_validator(name, error))
+        return None
+
+    def _leave_out(self, table: _Table, mistake: TableMistake) -> None:
+        """Leave out what is wrong in a table, if it may be.
+
+        Raises:
+            ConfigError: It may not.
+        """
+        # Without the key of a mistake, any key of the table may be the wrong one, or lack another.
+        wrong = {mistake.key: table[mistake.key]} if mistake.key in table else dict(table)
+        forgiven = [key for key, given in wrong.items() if self._is_forgiven(given[-1].origin.kind, mistake)]
+        if not forgiven:
+            origins = dict.fromkeys(given[-1].origin.text for given in wrong.values())
+            raise ConfigError(f"{', '.join(origins)}: {mistake}")
+        for key in forgiven:
+            _, origin = table[key].pop()
+            if not table[key]:
+                del table[key]
+            if mistake.is_unknown and origin.kind is OriginKind.VARIABLE:
+                self.strangers.append(origin.text)
+            else:
+                warn_once(f"{origin.text}: {mistake} (left out)")
+
+    def _is_forgiven(self, kind: OriginKind, mistake: TableMistake) -> bool:
+        if kind is OriginKind.VARIABLE and mistake.is_unknown:
+            return True  # others may set it for a purpose of their own
+        return self.lenient and kind is not OriginKind.CALL
 
 
 def load_config(
@@ -133,187 +243,96 @@ def load_config(
     path: Path | None = None,
     folder: Path | None = None,
     environ: Mapping[str, str],
-    overrides: Mapping[str, Mapping[str, Any]] | None = None,
-    host_overrides: Mapping[str, Any] | None = None,
+    call: Mapping[str, Any] | None = None,
+    called: str = "open_session(config=...)",
+    lenient: bool = False,
 ) -> Config:
-    """Merge the configuration.
+    """Merge the configuration, and check the host's own settings.
 
     Args:
-        plugins: The names of all plugins, installed or not. A table of any other name is an error.
+        plugins: The names of all plugins, installed or not. A table of any other name is a mistake.
         path: The file that the user named. It must exist. By default that of ``PROOFSTREAM_CONFIG``.
         folder: Where to look for a file that the user trusts otherwise. By default the current folder.
         environ: The environment.
-        overrides: Plugin settings from flags or arguments, by plugin.
-        host_overrides: Host settings from flags or arguments.
+        call: Settings from flags or arguments, in a file's form.
+        called: How a message names those.
+        lenient: Whether to leave out the mistakes of files and variables, with a warning.
 
     Raises:
         ConfigError: A file cannot be read, or a key or value is invalid.
     """
-    names = set(plugins)
-    host: dict[str, Any] = {}
-    tables: dict[str, dict[str, Any]] = {}
-    named = path or (Path(environ[_CONFIG_VARIABLE]) if environ.get(_CONFIG_VARIABLE) else None)
-    chosen = read_config_file(named) if named is not None else _trusted_file(folder or Path(), environ)
-    for file in (_users_file(environ, names), chosen):
+    config = Config(lenient=lenient)
+    tables = {HOST_TABLE, *plugins}
+    own = _unless_unreadable(lambda: users_file(environ), lenient=lenient)
+    chosen = _chosen_file(path, folder or Path(), environ, lenient=lenient)
+    for file in (own, chosen):
         if file is not None:
-            _merge_file(file, names, host, tables)
-    _apply_environment(environ, names, host, tables)
-    for name, table in (overrides or {}).items():
-        tables.setdefault(name, {}).update(table)
-    host.update(host_overrides or {})
-    return Config(host=read_table(HostSettings, host), tables=tables, origin=None if chosen is None else chosen.path)
+            origin = Origin(OriginKind.FILE, shown_path(file.path))
+            # The user's own file serves several environments, with different plugins.
+            _put_document(config, file.document, origin, tables, forgives_tables=lenient or file is own)
+    variables, strangers = read_variables(environ, host_keys=HostSettings.model_fields, plugins=plugins)
+    for variable in variables:
+        config.put(variable.table, {variable.key: variable.value}, Origin(OriginKind.VARIABLE, variable.name))
+    config.strangers.extend(strangers)
+    _put_document(config, call or {}, by_call(called), tables)
+    config.origin = None if chosen is None else chosen.path
+    config.settle_host()
+    for name in config.host.plugins or ():
+        if name not in tables:  # no error, because several environments may share what says it
+            near = did_you_mean(name, sorted(tables - {HOST_TABLE}))
+            warn_once(f"{config.origin_of(HOST_TABLE, 'plugins')}: no plugin is named {safe_text(name)}{near}")
+    return config
 
 
-def _merge_file(file: ConfigFile, names: set[str], host: dict[str, Any], tables: dict[str, dict[str, Any]]) -> None:
-    """Add a file's keys to those of the files before it, whose values they replace."""
-    where, of_host = _shown(file.path), dict[str, Any]()
-    for key, value in file.document.items():
-        if not isinstance(value, dict):
-            of_host[key] = value
-        elif key in names:
-            tables.setdefault(key, {}).update(cast("dict[str, Any]", value))
-        else:
-            raise ConfigError(f"{where}: [{safe_text(key)}] is not the table of a plugin", hint=_known(names))
+def _of_validator(name: str, error: Exception) -> TableMistake:
+    what = str(error) if isinstance(error, ConfigError) else describe(error)
+    return TableMistake(f"{name}: {what}", key=None, is_unknown=False)
+
+
+def _chosen_file(path: Path | None, folder: Path, environ: Mapping[str, str], *, lenient: bool) -> ConfigFile | None:
+    named = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    if named is None:
+        return trusted_file(folder, environ)
+    return _unless_unreadable(lambda: read_config_file(named), lenient=lenient and path is None)
+
+
+def _unless_unreadable(read: Callable[[], ConfigFile | None], *, lenient: bool) -> ConfigFile | None:
     try:
-        read_table(HostSettings, of_host)
+        return read()
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    host.update(of_host)
-
-
-def _known(names: set[str]) -> str:
-    return "plugins: " + (", ".join(sorted(names)) or "none are installed")
-
-
-# Files
-
-
-def read_config_file(path: Path) -> ConfigFile:
-    """Read a configuration file.
-
-    Raises:
-        ConfigError: It cannot be read, is longer than `MAX_CONFIG_BYTES`, or is not TOML.
-    """
-    try:
-        content = read_small_file(path, MAX_CONFIG_BYTES)
-        document = parse_toml(content.decode("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{_shown(path)}: {error.strerror or error}") from None
-    except ValueError as error:  # not UTF-8, not TOML, or a path with a NUL in it
-        raise ConfigError(f"{_shown(path)}: {safe_text(str(error), _LONGEST_REASON)}") from None
-    return ConfigFile(path=path, content=content, document=_own_part(path, document))
-
-
-def find_config_file(folder: Path) -> ConfigFile | None:
-    """Read the configuration file of a folder, trusted or not; return None if it has none.
-
-    Raises:
-        ConfigError: As `read_config_file`.
-    """
-    for name in (CONFIG_FILE, PROJECT_FILE):
-        if _is_file(folder / name):
-            file = read_config_file(folder / name)
-            if name == CONFIG_FILE or file.document:
-                return file
-    return None
-
-
-def _own_part(path: Path, document: dict[str, Any]) -> dict[str, Any]:
-    if path.name != PROJECT_FILE:
-        return document
-    part = document
-    for key in ("tool", "proofstream"):
-        inner: object = part.get(key, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"{_shown(path)}: {key} is not a table")
-        part = cast("dict[str, Any]", inner)
-    return part
-
-
-def _users_file(environ: Mapping[str, str], names: set[str]) -> ConfigFile | None:
-    """Return the user's own file, if there is one, without the tables of plugins that this environment lacks."""
-    path = users_config_file(environ)
-    if path is None or not _is_file(path):
+        if not lenient:
+            raise
+        warn_once(f"{error} (this file is not used)")
         return None
-    if hasattr(os, "geteuid") and path.stat().st_uid not in (0, os.geteuid()):
-        _warn_once(f"{_shown(path)} is not used, because it belongs to another user (name it with --config)")
-        return None
-    _log.info("settings from %s", _shown(path))
-    file = read_config_file(path)
-    foreign = [key for key, value in file.document.items() if isinstance(value, dict) and key not in names]
-    if foreign:
-        tables = safe_text(", ".join(f"[{key}]" for key in foreign), _LONGEST_REASON)
-        _warn_once(f"{_shown(path)}: not used, because no plugin of this name is installed here: {tables}")
-    kept = {key: value for key, value in file.document.items() if key not in foreign}
-    return ConfigFile(path=path, content=file.content, document=kept)
 
 
-def _trusted_file(folder: Path, environ: Mapping[str, str]) -> ConfigFile | None:
-    """Return the folder's file if the user trusts it; if not, say so once."""
-    try:
-        file = find_config_file(folder)
-    except ConfigError as error:
-        _warn_once(f"{error}; this file is not used")
-        return None
-    if file is None or not file.document:
-        return None
-    place = place_of(file.path)
-    trust = trust_in(place, file.content, environ)
-    if trust is Trust.GIVEN:
-        return file
-    why = "it has changed since you trusted it" if trust is Trust.OUTDATED else "you have not trusted it"
-    how = f"to use it, run: proofstream trust {_quoted(place)}; or name it with --config or {_CONFIG_VARIABLE}"
-    _warn_once(f"{_shown(place)} is not used, because {why}; it sets {file.keys} ({how})")
-    return None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # in a folder that may not be searched
-        return False
-
-
-def _warn_once(message: str) -> None:
-    if message not in _said and len(_said) < _MOST_REMEMBERED:
-        _said.add(message)
-        warn_user(message)
-
-
-def _names_of(key: str, value: object) -> list[str]:
-    if not isinstance(value, dict):
-        return [key]
-    return [f"{key}.{inner}" for inner in cast("dict[str, Any]", value)] or [key]
-
-
-def _quoted(path: Path) -> str:
-    return _shown(Path(shlex.quote(str(path))))
-
-
-def _shown(path: Path) -> str:
-    """Return a path as a message shows it: in one line, and never cut, so that the user can find the file."""
-    return safe_text(str(path), limit=len(str(path)) or 1)
-
-
-# Environment and flags
-
-
-def _apply_environment(
-    environ: Mapping[str, str], names: set[str], host: dict[str, Any], tables: dict[str, dict[str, Any]]
+def _put_document(
+    config: Config, document: Mapping[str, Any], origin: Origin, tables: set[str], *, forgives_tables: bool = False
 ) -> None:
-    by_prefix = {name.replace("-", "_").upper() + "_": name for name in names}
-    for variable, value in sorted(environ.items()):
-        if not variable.startswith(ENV_PREFIX):
+    """Set the keys and tables of a file, or of a call in the same form; ``[host]`` wins over the keys at the top."""
+    of_host = {key: value for key, value in document.items() if not isinstance(value, Mapping) and key not in tables}
+    config.put(HOST_TABLE, of_host, origin)
+    for name, table in document.items():
+        if name in of_host:
             continue
-        rest = variable.removeprefix(ENV_PREFIX)
-        if rest.lower() in HostSettings.model_fields:
-            host[rest.lower()] = value
-            continue
-        prefix = next((p for p in by_prefix if rest.startswith(p)), None)
-        if prefix is not None:
-            tables.setdefault(by_prefix[prefix], {})[rest.removeprefix(prefix).lower()] = value
-        elif rest.lower() not in _NOT_HOST_KEYS:
-            raise ConfigError(f"{safe_text(variable)} is not a setting", hint=_known(names))
+        problem = _problem_of(name, table, tables)
+        if problem is None:
+            config.put(name, table, origin)
+        elif forgives_tables:
+            warn_once(f"{origin.text}: {problem} (left out)")
+        else:
+            raise ConfigError(f"{origin.text}: {problem}", hint=_known(tables))
+
+
+def _problem_of(name: str, table: object, tables: set[str]) -> str | None:
+    if name not in tables:
+        near = did_you_mean(name, sorted(tables))
+        return f"[{safe_text(name)}] is the table of no plugin that is installed here{near}"
+    return None if isinstance(table, Mapping) else f"{name} must be a table, not {type(table).__name__}"
+
+
+def _known(tables: set[str]) -> str:
+    return "plugins: " + (", ".join(sorted(tables - {HOST_TABLE})) or "none are installed")
 
 
 def parse_set(text: str) -> tuple[str, str, Any]:

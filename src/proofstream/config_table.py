@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proofstream.errors import ConfigError
+from proofstream.errors import ConfigError, did_you_mean
 from proofstream.text import safe_text
 
 if TYPE_CHECKING:
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
 _LONGEST_MESSAGE = 1000
 """Characters of a reason, which may quote a whole value."""
+
+
+class TableMistake(ConfigError):
+    """A table is not what its model says.
+
+    Attributes:
+        key: The key that is wrong; None if only several together are.
+        is_unknown: Whether the model has no such key.
+    """
+
+    def __init__(self, message: str, *, key: str | None, is_unknown: bool) -> None:
+        super().__init__(message)
+        self.key = key
+        self.is_unknown = is_unknown
 
 
 def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") -> Model:
@@ -39,8 +53,13 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = safe_text(".".join(str(part) for part in (name, *first["loc"]) if part != ""))
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(model.model_fields))
-            raise ConfigError(f"{where}: there is no such key; known are {known}") from None
-        message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{where}: {safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)}") from None
+        key = str(first["loc"][0]) if first["loc"] else None
+        is_unknown = first["type"] == "extra_forbidden"
+        if is_unknown:
+            known = ", ".join(sorted(model.model_fields)) or "none"
+            near = did_you_mean(str(first["loc"][-1]), model.model_fields)
+            message = f"there is no such key{near or f'; known are {known}'}"
+        else:
+            message = first["msg"].removeprefix("Value error, ")
+            message = safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)
+        raise TableMistake(f"{where}: {message}" if where else message, key=key, is_unknown=is_unknown) from None

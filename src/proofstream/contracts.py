@@ -175,7 +175,7 @@ CORE_FLAGS = frozenset(
 )
 """The command's own flags. Plugins may not declare them."""
 
-CORE_COMMANDS = frozenset({"events", "plugins", "run", "sources", "trust"})
+CORE_COMMANDS = frozenset({"config", "events", "plugins", "run", "sources", "trust"})
 """The command's own subcommands. Plugins may not declare them."""
 
 _FLAG = re.compile(r"--[a-z][a-z0-9]*(-[a-z0-9]+)*")

@@ -5,9 +5,12 @@ Each carries one line that the user can act on: what is wrong and where, and oft
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proofstream.text import safe_text
 
 _LONGEST_DESCRIPTION = 1000
+_LONGEST_WORD = 100
 
 
 class ProofstreamError(Exception):
@@ -36,6 +39,14 @@ def describe(error: BaseException) -> str:
 def in_parentheses(hint: str | None) -> str:
     """Return a hint as the end of a line."""
     return f" ({hint})" if hint else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a word that is not known: a known one that is like it, or nothing."""
+    import difflib  # for mistakes alone, and slow to load
+
+    near = difflib.get_close_matches(word[:_LONGEST_WORD], known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class UsageError(ProofstreamError):

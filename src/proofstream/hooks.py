@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, cast
 import pluggy
 
 from proofstream.contracts import Command, Option, SourceType, Tool
-from proofstream.errors import PluginError
+from proofstream.errors import PluginError, did_you_mean
 from proofstream.hookspecs import PROJECT, PluginContext, ProofstreamHooks
 
 _PREFIX = "proofstream_"
@@ -122,7 +122,7 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
 
 def _wrong_argument(plugin: object) -> str | None:
     """Return a line about the first hook that takes an argument which it is not given."""
-    import inspect  # like difflib below, for mistakes alone, and slow to load
+    import inspect  # for mistakes alone, and slow to load
 
     for name in sorted(_HOOK_NAMES):
         method = getattr(plugin, name, None)
@@ -138,10 +138,7 @@ def _wrong_argument(plugin: object) -> str | None:
 def _check_names(plugin: object, impls: Mapping[str, pluggy.HookImpl]) -> None:
     for name, impl in impls.items():
         if name not in _HOOK_NAMES:
-            import difflib
-
-            near = difflib.get_close_matches(name, _HOOK_NAMES, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, _HOOK_NAMES)
             raise PluginError(f"{type(plugin).__name__} implements {name}, which is not a hook{hint}")
         if impl.wrapper or impl.hookwrapper:
             raise PluginError(f"{name} is a wrapper; hooks of proofstream cannot be wrapped")

@@ -24,7 +24,8 @@ What a plugin may rely on:
    the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read
    it in ``PluginHealth``. A class attribute ``complete = True`` says that gaps spoil the plugin's output: if the user
    asked for it or gave it settings, its lane has sixteen times the room for bulk events, and any event that it was not
-   given ends the run with a line and exit status 1.
+   given ends the run with a line and exit status 1. An attribute ``given_settings`` holds the keys of its table that
+   its constructor was given, so that they are checked as the table is.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ from proofstream.catalog import Catalog
 from proofstream.contracts import Command, Option, SourceType, Tool
 from proofstream.envelopes import Batch
 from proofstream.events import ProofEvent
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 PROJECT = "proofstream"
 HOOK_API = 1
@@ -119,6 +123,20 @@ class ProofstreamHooks:
 
         When: once, when the command line is built. Thread: main. Failure: the plugin is broken; of two plugins
         that declare one command, the first-party or installed one keeps it, and the other is broken.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def proofstream_settings(self) -> type[BaseModel]:
+        """Declare the keys of the plugin's configuration table as a pydantic model, with ``extra="forbid"``.
+
+        The table is checked by it before any lane exists, so that a mistake can be told with its place: the file, the
+        variable, the flag or the call. ``proofstream config`` lists the keys; each has its meaning from the section
+        ``Attributes:`` of the model's docstring, or from the field's description. Import the model in the hook,
+        because pydantic is slow to load.
+
+        When: after loading, if the table has keys, or they are listed. Thread: the one that makes the host. Failure:
+        logged; the table is not checked before configure.
         """
         raise NotImplementedError
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import metadata, util
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -22,6 +22,9 @@ from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PROJECT
 from proofstream.sources.builtin import builtin_sources
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 GROUP = PROJECT
 """The entry-point group."""
@@ -52,6 +55,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
             it.
         derives: The kinds that it derives from a producer's events.
         complete: Whether its output may not have gaps if the user wants it.
+        given_settings: The keys of its table that its constructor was given.
         cause: The error that the plugin itself raised for the user.
     """
 
@@ -67,6 +71,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     rederives: bool | str = True
     derives: tuple[str, ...] = ()
     complete: bool = False
+    given_settings: Mapping[str, Any] = {}
     cause: ProofstreamError | None = None
 
     @property
@@ -83,6 +88,21 @@ class PluginRecord(msgspec.Struct, kw_only=True):
         self.cause = None
         if status is not PluginStatus.MISSING:
             self.hooks = None
+
+    def settings_model(self) -> type[BaseModel] | None:
+        """Return the model of its table; None if it declares none, or cannot be asked."""
+        from pydantic import BaseModel
+
+        try:
+            model: object = None if self.hooks is None else self.hooks.call("proofstream_settings")
+            if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
+                raise TypeError("proofstream_settings did not return a pydantic model")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
+            _log.warning("plugin %s: its table is not checked: %s", self.label, describe(error))
+            return None
+        return model
 
     def error(self) -> ProofstreamError:
         """Return the error for the user who asked for it."""
@@ -145,6 +165,20 @@ class Registry(msgspec.Struct, kw_only=True):
             raise record.error()
         return record
 
+    def settings_models(self, names: Collection[str] | None = None) -> dict[str, type[BaseModel]]:
+        """Return the models of these plugins' tables, or of all, by plugin; without those that declare none."""
+        asked = [record for name, record in self.records.items() if names is None or name in names]
+        models = {record.name: record.settings_model() for record in asked}
+        return {name: model for name, model in models.items() if model is not None}
+
+    def settings_given(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the settings that plugins' constructors were given, by plugin, each with its place for a message."""
+        return {
+            record.name: (f"{type(record.hooks.plugin).__name__}(...)", record.given_settings)
+            for record in self.records.values()
+            if record.hooks is not None and record.given_settings
+        }
+
     def automatic(self, *, by_command: bool) -> list[str]:
         """Return the names of the plugins that are used unasked."""
         return [name for name in self.enabled(by_command=by_command) if self.records[name].status.is_usable]
@@ -176,6 +210,12 @@ class _Found(msgspec.Struct, frozen=True):
 def entry_points() -> list[metadata.EntryPoint]:
     """Return the entry points of the group, sorted by name."""
     return sorted(metadata.entry_points(group=GROUP), key=lambda ep: (ep.name, ep.value))
+
+
+def names_of(found: Iterable[metadata.EntryPoint], instances: Iterable[object]) -> set[str]:
+    """Return the names of all plugins, installed or given, without importing any."""
+    points = list(found)
+    return {point.name for point in points} | {_name_of(instance, points)[0] for instance in instances}
 
 
 def load(
@@ -343,6 +383,10 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     if not isinstance(complete, bool):
         raise PluginError(f"complete is {complete!r}; it must be True or False")
     record.complete = complete
+    given: object = getattr(plugin, "given_settings", {})
+    if not isinstance(given, Mapping):
+        raise PluginError(f"given_settings is {given!r}; it must be a mapping")
+    record.given_settings = cast("Mapping[str, Any]", given)
     tick = getattr(plugin, "tick_s", None)
     record.tick_s = None if tick is None else float(tick)
     if record.tick_s is not None and not record.tick_s > 0:
@@ -361,18 +405,21 @@ def _kinds(declared: object) -> tuple[str, ...]:
     return names
 
 
-def _given(instance: object, points: Iterable[_Found]) -> PluginRecord:
-    cls = type(instance)
+def _given(instance: object, points: Sequence[_Found]) -> PluginRecord:
     if isinstance(instance, type):
         raise UsageError(f"{instance.__name__} is a class; a plugin is given as an instance of one or by its name")
-    for found in points:
-        if (found.point.module, found.point.attr) == (cls.__module__, cls.__qualname__):
-            name, origin = found.point.name, found.origin
-            record = PluginRecord(name=name, distribution=origin.name, version=origin.version)
-            break
-    else:
-        record = PluginRecord(name=str(getattr(instance, "name", cls.__name__)), distribution="", version="")
-    return _ready_made(record, instance)
+    name, point = _name_of(instance, [found.point for found in points])
+    origin = next((found.origin for found in points if found.point is point), _Origin("", ""))
+    return _ready_made(PluginRecord(name=name, distribution=origin.name, version=origin.version), instance)
+
+
+def _name_of(instance: object, points: Iterable[metadata.EntryPoint]) -> tuple[str, metadata.EntryPoint | None]:
+    """Return a given plugin's name, and the entry point that names its class, if there is one."""
+    cls = type(instance)
+    for point in points:
+        if (point.module, point.attr) == (cls.__module__, cls.__qualname__):
+            return point.name, point
+    return str(getattr(instance, "name", cls.__name__)), None
 
 
 def _named(name: str, instance: object) -> PluginRecord:

@@ -9,8 +9,11 @@ from contextlib import suppress
 from proofstream.text import safe_text
 
 _LONGEST_NOTICE = 1000
+_MOST_REMEMBERED = 1000
 
 _log = logging.getLogger("proofstream")
+_said: set[str] = set()
+"""Lines that this process has said by `warn_once`."""
 
 
 def warn_user(text: str) -> None:
@@ -25,6 +28,13 @@ def warn_user(text: str) -> None:
         with suppress(Exception):  # it may be closed, or not exist
             sys.stderr.write(f"proofstream: {line}\n")
             sys.stderr.flush()
+
+
+def warn_once(text: str) -> None:
+    """Warn the user unless this process has said the same before: a service may open a session for each request."""
+    if text not in _said and len(_said) < _MOST_REMEMBERED:
+        _said.add(text)
+        warn_user(text)
 
 
 def _is_handled() -> bool:

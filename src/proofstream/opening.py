@@ -32,30 +32,31 @@ def open_session(
 
     Args:
         plugins: Names of plugins, or instances of plugins; by default, all installed ones that are used unasked.
-        config: Configuration tables by plugin name; they win over file and environment.
+        config: Configuration tables by plugin name, and ``host``; they win over file and environment.
         source: The name that is shown as the events' source.
         scope: `process`: the session is current in every thread; `context`: in this context (task, thread) only.
 
     Raises:
         UsageError: Something in `plugins` is not a plugin.
         PluginError: A plugin that was named or given is not installed, misses a package, or is broken.
-        ConfigError: A configuration file or an environment variable is not acceptable.
+        ConfigError: Something in `config`, or in what a plugin's constructor was given, is not acceptable. Mistakes in
+            files and in the environment are warnings: they are left out.
     """
     # Imported here, because it takes a third of the time that `import proofstream` may take.
     from proofstream.config import load_config
     from proofstream.host import Host
-    from proofstream.loader import Selection, entry_points, load
+    from proofstream.loader import Selection, entry_points, load, names_of
 
     if isinstance(plugins, str):
         raise UsageError(f"plugins is {plugins!r}; it must be a list", hint=f"plugins=[{plugins!r}]")
     found = entry_points()
     names = [p for p in plugins or () if isinstance(p, str)]
     instances = [p for p in plugins or () if not isinstance(p, str)]
-    known = {point.name for point in found}
-    merged = load_config(plugins=known | set(config or {}), environ=os.environ, overrides=config)
+    merged = load_config(plugins=names_of(found, instances), environ=os.environ, call=config, lenient=True)
     allowed = merged.host.plugins if plugins is None else ()
     selection = Selection(asked=frozenset(names), allowed=None if allowed is None else frozenset(allowed))
     registry = load(selection, found=found, instances=instances)
+    merged.settle(registry)
     asked = [*names, *registry.given]
     for name in asked:
         registry.require(name)

@@ -235,14 +235,14 @@ class PluginHost:
         instances = [plugin for plugin in plugins if not isinstance(plugin, str)]
         registry = load(Selection(asked=names, allowed=frozenset()), instances=[*instances, self._watcher])
         given = [name for name, record in registry.records.items() if record.hooks and record.hooks.plugin in instances]
-        tables = {name: dict(table) for name, table in (config or {}).items()}
+        tables = config or {}
         unknown = sorted(tables.keys() - {*given, *names})
         if unknown:
             raise UsageError(f"config has a table {unknown[0]!r}", hint=f"plugins: {', '.join((*given, *names))}")
         self.told: list[str] = []
         self._host: Host = Host(
             registry=registry,
-            config=Config(host=HostSettings(**(host_settings or {})), tables=tables),
+            config=Config.of(tables, host=HostSettings(**(host_settings or {}))),
             asked=[*given, *names, self._watcher.name],
             live=live,
             may_be_idle=True,

@@ -446,7 +446,7 @@ def test_a_plugin_that_cannot_be_configured_is_named(make_host: MakeHost) -> Non
 def test_a_plugin_that_may_fail_does_so_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     for optional in (["broken"], []):
         registry = load(Selection(), found=[], instances=[Broken("broken")])
-        config = Config(tables={"broken": {"path": "x"}})
+        config = Config.of({"broken": {"path": "x"}})
         host = Host(
             registry=registry, config=config, asked=[], wanted=["broken"], optional=optional, traceback_hint="look -vv"
         )
@@ -487,7 +487,7 @@ def test_a_plugin_that_only_answers_is_introduced_if_it_was_chosen() -> None:
 
     def introduced(*, asked: bool, settings: dict[str, object]) -> list[str]:
         registry = load(Selection(), found=[], instances=[Pricing("pricing"), RecordingPlugin("other")])
-        config = Config(tables={"pricing": settings})
+        config = Config.of({"pricing": settings})
         names = ["pricing"] if asked else []
         return Host(registry=registry, config=config, asked=names, wanted=["other", "pricing"]).introduced
 

@@ -11,6 +11,7 @@ import msgspec
 from proofstream.contracts import Option, OptionKind
 from proofstream.errors import UsageError
 
+_EARLY = ("--config", "--no-plugin", "--plugin", "--plugin-file", "--set")
 _VERBOSITY = re.compile(r"-[vq]+")
 _BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
 
@@ -23,6 +24,7 @@ class EarlyArguments(msgspec.Struct, kw_only=True):
         asked: Plugins that must work.
         blocked: Plugins that must not be imported.
         plugin_files: Files that each hold a plugin.
+        sets: What ``--set`` sets.
         verbosity: The number of ``-v``, less that of ``-q``.
     """
 
@@ -30,6 +32,7 @@ class EarlyArguments(msgspec.Struct, kw_only=True):
     asked: list[str] = []
     blocked: list[str] = []
     plugin_files: list[Path] = []
+    sets: list[str] = []
     verbosity: int = 0
 
 
@@ -38,7 +41,7 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
     words = list(arguments)
     if "--" in words:
         words = words[: words.index("--")]
-    named: dict[str, list[str]] = {"--config": [], "--no-plugin": [], "--plugin": [], "--plugin-file": []}
+    named: dict[str, list[str]] = {flag: [] for flag in _EARLY}
     for word, following in zip(words, [*words[1:], None], strict=False):  # there may be no words
         flag, equals, value = word.partition("=")
         text = value if equals else following
@@ -49,6 +52,7 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
         asked=named["--plugin"],
         blocked=named["--no-plugin"],
         plugin_files=[Path(text) for text in named["--plugin-file"]],
+        sets=named["--set"],
         verbosity=sum(map(_verbosity, words)),
     )
 

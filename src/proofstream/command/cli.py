@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,9 @@ from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
 from proofstream.command.voice import voice
+from proofstream.config_variables import HOST_TABLE
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
-from proofstream.errors import ProofstreamError, UsageError, describe, in_parentheses
+from proofstream.errors import ProofstreamError, UsageError, describe, did_you_mean, in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
 from proofstream.outputs import make_private_folder
@@ -132,6 +134,8 @@ class _App:
             allowed=None if allowed is None else frozenset(allowed),
         )
         self.registry: Registry = load(selection, found=found, named=from_files, traceback_hint=traceback_hint())
+        if self.config is not None:
+            self.config.warn_of_strangers(self.registry)
 
     def unusable_plugins(self) -> list[str]:
         """Return lines about the plugins whose flags and commands are not known, because they could not be asked."""
@@ -156,6 +160,7 @@ class _App:
         for command, plugin in self.registry.commands.values():
             made = self._tool(command, plugin) if isinstance(command, Tool) else self._source_command(command)
             group.add_command(made)
+        group.add_command(self._config_command())
         group.add_command(_trust_command())
         group.add_command(_listing("plugins", "List plugins and their status.", self.registry, listings.plugins))
         group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
@@ -168,10 +173,10 @@ class _App:
         def callback(argument: str, as_json: bool, **values: Any) -> int:
             self.registry.require(plugin)
             config = self._config()
-            self._set(config, values["set"])
-            given = {option.key: _value(option, values) for option in tool.options if _is_given(option, values)}
+            self._configure(config, [(option, plugin) for option in tool.options], values)
+            config.settle(self.registry, only=[plugin])
             note = _say_nothing if values["quiet"] else _tell
-            settings = config.table(plugin) | given
+            settings = config.table(plugin)
             call = ToolCall(argument=argument, settings=settings, as_json=as_json, write=click.echo, note=note)
             return self._run_tool(tool, call, plugin)
 
@@ -191,6 +196,29 @@ class _App:
             label, hint = self.registry.records[plugin].label, in_parentheses(traceback_hint())
             _tell(f"plugin {label} failed: {describe(error)}{hint}")
             return 1
+
+    def _config_command(self) -> click.Command:
+        def callback(words: tuple[str, ...], as_json: bool, **values: Any) -> int:
+            from proofstream.command import settings
+
+            config = self._config()
+            self._configure(config, self.registry.options.values(), values)
+            config.settle(self.registry)
+            keys = settings.chosen(settings.keys_of(config, self.registry.settings_models()), words)
+            if as_json:
+                import json
+
+                click.echo(json.dumps(settings.for_programs(keys), indent=2))
+            else:
+                for line in settings.for_people(keys, columns=shutil.get_terminal_size().columns):
+                    click.echo(line)
+            return 0
+
+        which = click.Argument(["words"], metavar="[TABLE|KEY]...", nargs=-1)
+        as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+        params = [which, as_json, *_general_params(), *self._plugin_params()]
+        summary = "List the keys of the configuration, with each one's value, where that comes from, and its meaning."
+        return click.Command("config", params=params, callback=callback, help=summary)
 
     # Commands that run a source
 
@@ -216,6 +244,8 @@ class _App:
 
     def _keep_results(self, folder: Path, values: Mapping[str, Any]) -> list[str]:
         """Turn on every flag that writes a result and was not given; return the plugins that have one."""
+        from proofstream.config import by_call
+
         try:
             make_private_folder(folder)
         except OSError as error:
@@ -227,9 +257,8 @@ class _App:
             if option.artefact is None or not usable or _is_given(option, values):
                 continue
             value = option.artefact.value_for(folder / option.artefact.name)
-            table = self._config().table(plugin)
-            table[option.key] = [value] if option.kind is OptionKind.REPEATED else value
-            table.update(option.artefact.settings)
+            named = {option.key: [value] if option.kind is OptionKind.REPEATED else value}
+            self._config().put(plugin, {**named, **option.artefact.settings}, by_call("the command"))
             turned_on.append(plugin)
         return turned_on
 
@@ -263,7 +292,8 @@ class _App:
         settled = {name for name, table in config.tables.items() if table}
         settled.update(text.partition(".")[0] for text in values["set"])
         turned_on = [] if keep_in is None else self._keep_results(keep_in, values)
-        self._configure(config, values)
+        self._configure(config, self.registry.options.values(), values)
+        config.settle(self.registry)
         chosen = self._chosen(values)
         asked = list(dict.fromkeys((*chosen, *self.from_files)))
         by_command, autoload = not values["quiet"], config.host.plugin_autoload
@@ -295,22 +325,22 @@ class _App:
             raise UsageError("this command reads no configuration")
         return self.config
 
-    def _configure(self, config: Config, values: Mapping[str, Any]) -> None:
-        for option, plugin in self._given(values):
-            config.table(plugin)[option.key] = _value(option, values)
-        self._set(config, values["set"])
-        if values["strict"]:
-            config.host = config.host.model_copy(update={"strict": True})
+    def _configure(self, config: Config, options: Iterable[tuple[Option, str]], values: Mapping[str, Any]) -> None:
+        from proofstream.config import by_call, parse_set
 
-    def _set(self, config: Config, texts: Sequence[str]) -> None:
-        from proofstream.config import parse_set
-
-        for text in texts:
-            plugin, key, value = parse_set(text)
-            if plugin not in self.registry.records:
+        for option, plugin in options:
+            if _is_given(option, values):
+                config.put(plugin, {option.key: _value(option, values)}, by_call(option.flag))
+        if values.get("strict"):
+            config.put(HOST_TABLE, {"strict": True}, by_call("--strict"))
+        for text in values["set"]:
+            table, key, value = parse_set(text)
+            if table not in (HOST_TABLE, *self.registry.records):
                 known = ", ".join(self.registry.records)
-                raise UsageError(f"--set {text}: no plugin is named {plugin!r}", hint=f"installed: {known}")
-            config.table(plugin)[key] = value
+                near = did_you_mean(table, [HOST_TABLE, *self.registry.records])
+                raise UsageError(f"--set {text}: no plugin is named {table!r}{near}", hint=f"installed: {known}")
+            config.put(table, {key: value}, by_call(f"--set {table}.{key}"))
+        config.settle_host()
 
     def _given(self, values: Mapping[str, Any]) -> list[tuple[Option, str]]:
         return [(o, plugin) for o, plugin in self.registry.options.values() if _is_given(o, values)]
@@ -345,9 +375,13 @@ def _about(record: PluginRecord) -> str:
 
 
 def _load_config(early: EarlyArguments, names: set[str]) -> Config:
-    from proofstream.config import load_config  # not for --help: pydantic takes a third of its time
+    from proofstream.config import load_config, parse_set  # not for --help: pydantic takes a third of its time
 
-    config = load_config(plugins=names, path=early.config, environ=os.environ)
+    # They may say which plugins to load. A malformed one is complained of when all arguments are read.
+    of_host = [text for text in early.sets if text.startswith(f"{HOST_TABLE}.") and "=" in text]
+    parsed = [parse_set(text) for text in of_host]
+    host = {key: value for _, key, value in parsed}
+    config = load_config(plugins=names, path=early.config, environ=os.environ, call={HOST_TABLE: host}, called="--set")
     if config.origin is not None and early.verbosity >= 0:
         _tell(f"settings from {config.origin}")
     return config

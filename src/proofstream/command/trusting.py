@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from proofstream.config import CONFIG_FILE, PROJECT_FILE, find_config_file, read_config_file
+from proofstream.config_files import CONFIG_FILE, PROJECT_FILE, find_config_file, read_config_file
 from proofstream.errors import UsageError
 from proofstream.trust import give_trust, place_of, revoke_trust
 
