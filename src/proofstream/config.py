@@ -27,7 +27,7 @@ from proofstream.config_files import (
     users_file,
 )
 from proofstream.config_table import TableMistake, read_table
-from proofstream.config_variables import HOST_TABLE, about_stranger, read_variables
+from proofstream.config_variables import HOST_TABLE, about_stranger, read_variables, split_value
 from proofstream.errors import ConfigError, describe, did_you_mean
 from proofstream.inputs import parse_toml
 from proofstream.notices import warn_once
@@ -133,12 +133,14 @@ class Config:
         host: The host's own settings.
         origin: The configuration file that was used besides the user's own, or None.
         lenient: Whether the mistakes of files and variables are left out with a warning.
+        plugins: The names of all plugins that there are.
         strangers: Variables that look like settings and are none.
     """
 
     host: HostSettings = field(default_factory=HostSettings)
     origin: Path | None = None
     lenient: bool = False
+    plugins: tuple[str, ...] = ()
     strangers: list[str] = field(default_factory=list[str])
     _tables: dict[str, _Table] = field(default_factory=dict[str, _Table])
 
@@ -197,8 +199,9 @@ class Config:
         """Name the environment's variables that look like settings and are none, once in this process."""
         if self.strangers:
             models: dict[str, type[BaseModel]] = {HOST_TABLE: HostSettings, **plugins.settings_models()}
+            keys = dict.fromkeys(self.plugins, ()) | {table: model.model_fields for table, model in models.items()}
             for name in self.strangers:
-                warn_once(about_stranger(name, keys={table: model.model_fields for table, model in models.items()}))
+                warn_once(about_stranger(name, keys=keys))
 
     def _settle(self, name: str, model: type[_Model]) -> _Model | None:
         """Return a table as its model; None if it is empty."""
@@ -207,7 +210,9 @@ class Config:
             try:
                 return read_table(model, self.table(name), name="" if name == HOST_TABLE else name)
             except Exception as error:  # noqa: BLE001 - a third-party validator may raise anything
-                self._leave_out(table, error if isinstance(error, TableMistake) else _of_validator(name, error))
+                mistake = error if isinstance(error, TableMistake) else _of_validator(name, error)
+                if not _split(table, mistake):
+                    self._leave_out(table, mistake)
         return None
 
     def _leave_out(self, table: _Table, mistake: TableMistake) -> None:
@@ -261,8 +266,8 @@ def load_config(
     Raises:
         ConfigError: A file cannot be read, or a key or value is invalid.
     """
-    config = Config(lenient=lenient)
-    tables = {HOST_TABLE, *plugins}
+    config = Config(lenient=lenient, plugins=tuple(plugins))
+    tables = {HOST_TABLE, *config.plugins}
     own = _unless_unreadable(lambda: users_file(environ), lenient=lenient)
     chosen = _chosen_file(path, folder or Path(), environ, lenient=lenient)
     for file in (own, chosen):
@@ -270,7 +275,7 @@ def load_config(
             origin = Origin(OriginKind.FILE, shown_path(file.path))
             # The user's own file serves several environments, with different plugins.
             _put_document(config, file.document, origin, tables, forgives_tables=lenient or file is own)
-    variables, strangers = read_variables(environ, host_keys=HostSettings.model_fields, plugins=plugins)
+    variables, strangers = read_variables(environ, host_keys=HostSettings.model_fields, plugins=config.plugins)
     for variable in variables:
         config.put(variable.table, {variable.key: variable.value}, Origin(OriginKind.VARIABLE, variable.name))
     config.strangers.extend(strangers)
@@ -284,25 +289,38 @@ def load_config(
     return config
 
 
+def _split(table: _Table, mistake: TableMistake) -> bool:
+    """Make a list or a table of a variable's text, if that is what is wrong with it; return whether it was."""
+    given = table.get(mistake.key or "")
+    if given is None or given[-1].origin.kind is not OriginKind.VARIABLE or not isinstance(given[-1].value, str):
+        return False
+    value = split_value(given[-1].value, mistake.kind)
+    if value is not None:
+        given[-1] = given[-1]._replace(value=value)
+    return value is not None
+
+
 def _of_validator(name: str, error: Exception) -> TableMistake:
     what = str(error) if isinstance(error, ConfigError) else describe(error)
-    return TableMistake(f"{name}: {what}", key=None, is_unknown=False)
+    return TableMistake(f"{name}: {what}")
 
 
 def _chosen_file(path: Path | None, folder: Path, environ: Mapping[str, str], *, lenient: bool) -> ConfigFile | None:
-    named = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
-    if named is None:
+    if path is not None:
+        return read_config_file(path)
+    named = environ.get(CONFIG_VARIABLE)
+    if not named:
         return trusted_file(folder, environ)
-    return _unless_unreadable(lambda: read_config_file(named), lenient=lenient and path is None)
+    return _unless_unreadable(lambda: read_config_file(Path(named)), lenient=lenient, place=f"{CONFIG_VARIABLE}: ")
 
 
-def _unless_unreadable(read: Callable[[], ConfigFile | None], *, lenient: bool) -> ConfigFile | None:
+def _unless_unreadable(read: Callable[[], ConfigFile | None], *, lenient: bool, place: str = "") -> ConfigFile | None:
     try:
         return read()
     except ConfigError as error:
         if not lenient:
-            raise
-        warn_once(f"{error} (this file is not used)")
+            raise ConfigError(f"{place}{error}") from None
+        warn_once(f"{place}{error} (this file is not used)")
         return None
 
 

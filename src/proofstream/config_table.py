@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     Model = TypeVar("Model", bound=BaseModel)
 
+_UNKNOWN = "extra_forbidden"
 _LONGEST_MESSAGE = 1000
 """Characters of a reason, which may quote a whole value."""
 
@@ -22,13 +23,18 @@ class TableMistake(ConfigError):
 
     Attributes:
         key: The key that is wrong; None if only several together are.
-        is_unknown: Whether the model has no such key.
+        kind: What is wrong, in pydantic's word.
     """
 
-    def __init__(self, message: str, *, key: str | None, is_unknown: bool) -> None:
+    def __init__(self, message: str, *, key: str | None = None, kind: str = "") -> None:
         super().__init__(message)
         self.key = key
-        self.is_unknown = is_unknown
+        self.kind = kind
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the model has no such key."""
+        return self.kind == _UNKNOWN
 
 
 def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") -> Model:
@@ -54,12 +60,11 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
         first = error.errors(include_url=False)[0]
         where = safe_text(".".join(str(part) for part in (name, *first["loc"]) if part != ""))
         key = str(first["loc"][0]) if first["loc"] else None
-        is_unknown = first["type"] == "extra_forbidden"
-        if is_unknown:
+        if first["type"] == _UNKNOWN:
             known = ", ".join(sorted(model.model_fields)) or "none"
             near = did_you_mean(str(first["loc"][-1]), model.model_fields)
             message = f"there is no such key{near or f'; known are {known}'}"
         else:
             message = first["msg"].removeprefix("Value error, ")
             message = safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)
-        raise TableMistake(f"{where}: {message}" if where else message, key=key, is_unknown=is_unknown) from None
+        raise TableMistake(f"{where}: {message}" if where else message, key=key, kind=first["type"]) from None

@@ -70,17 +70,35 @@ def read_variables(
     return [*short, *long], strangers
 
 
+def split_value(text: str, mistake: str) -> list[str] | dict[str, str] | None:
+    """Return a variable's text as a list (``a,b``) or a table (``a=1,b=2``) if it must be one; else None.
+
+    Args:
+        text: The text.
+        mistake: What is wrong with a mere text, in pydantic's word.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if mistake in ("list_type", "tuple_type"):
+        return parts
+    if mistake != "dict_type" or not all("=" in part for part in parts):
+        return None
+    pairs = [part.partition("=") for part in parts]
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def about_stranger(name: str, *, keys: Mapping[str, Collection[str]]) -> str:
     """Return a line about a variable that is not a setting.
 
     Args:
         name: The variable.
-        keys: The keys of each table, as far as they are known.
+        keys: The tables, and the keys of each as far as they are known.
     """
-    known = {variable_of(table, key).removeprefix(PREFIX) for table, of_table in keys.items() for key in of_table}
+    rest = name.removeprefix(PREFIX)
+    known = {_prefix(table) + key.upper() for table, of_table in keys.items() for key in of_table}
     known.update(key.upper() for key in keys.get(HOST_TABLE, ()))
     known.update(own.removeprefix(PREFIX) for own in NO_SETTINGS)
-    near = did_you_mean(name.removeprefix(PREFIX), sorted(known)).replace("mean ", f"mean {PREFIX}")
+    known.update(_moved(rest, table) for table, of_table in keys.items() if not of_table)
+    near = did_you_mean(rest, sorted(known)).replace("mean ", f"mean {PREFIX}")
     begin = ", ".join(f"{PREFIX}{prefix}" for prefix in sorted(_prefixes(keys)))
     return f"{safe_text(name)} is not a setting, and has no effect{near} (settings begin with {begin})"
 
@@ -88,6 +106,12 @@ def about_stranger(name: str, *, keys: Mapping[str, Collection[str]]) -> str:
 def variable_of(table: str, key: str) -> str:
     """Return the name of a key's variable."""
     return PREFIX + _prefix(table) + key.upper()
+
+
+def _moved(rest: str, table: str) -> str:
+    """Return what the variable would be if the beginning of its name meant this table."""
+    prefix = _prefix(table)
+    return prefix + "_".join(rest.split("_")[prefix.count("_") :])
 
 
 def _prefixes(tables: Iterable[str]) -> dict[str, str]:

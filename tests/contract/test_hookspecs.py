@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from proofstream import (
     Batch,
@@ -171,6 +172,12 @@ def _written(tool: Tool, argument: str, *, as_json: bool, **settings: object) ->
     return written
 
 
+class Settings(BaseModel):
+    """The table of the plugin below."""
+
+    depth: int = 0
+
+
 class Everything:
     """Implements every hook and remembers which were called."""
 
@@ -202,6 +209,11 @@ class Everything:
         return []
 
     @hookimpl
+    def proofstream_settings(self) -> type[BaseModel]:
+        self.called.append("proofstream_settings")
+        return Settings
+
+    @hookimpl
     def proofstream_capture(self) -> object:
         self.called.append("proofstream_capture")
         return "captured"
@@ -230,15 +242,16 @@ class Everything:
 def test_a_host_calls_every_hook_in_the_order_that_is_promised() -> None:
     plugin = Everything()
 
-    with open_session(plugins=[plugin]) as session, session.proof(num_layers=0):
+    config = {"everything": {"depth": 1}}
+    with open_session(plugins=[plugin], config=config) as session, session.proof(num_layers=0):
         pass
 
     assert set(plugin.called) == set(HOOKS)
     acting = [hook for hook in plugin.called if hook not in ("proofstream_capture", "proofstream_report_health")]
-    declaring = acting[:4]
+    declaring = acting[:5]
     assert all(hook.endswith("s") for hook in declaring)
-    assert acting[4] == "proofstream_configure"
-    assert set(acting[5:-1]) == {"proofstream_consume"}
+    assert acting[5] == "proofstream_configure"
+    assert set(acting[6:-1]) == {"proofstream_consume"}
     assert acting[-1] == "proofstream_unconfigure"
     (start,) = [envelope for envelope in plugin.envelopes if isinstance(envelope.event, ProofStart)]
     assert start.captured == {"everything": "captured"}

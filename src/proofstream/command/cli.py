@@ -289,11 +289,12 @@ class _App:
         from proofstream.run import RunRequest
 
         config = self._config()
-        settled = {name for name, table in config.tables.items() if table}
-        settled.update(text.partition(".")[0] for text in values["set"])
+        before = {name: table.keys() for name, table in config.tables.items()}
         turned_on = [] if keep_in is None else self._keep_results(keep_in, values)
         self._configure(config, self.registry.options.values(), values)
         config.settle(self.registry)
+        settled = {name for name, keys in before.items() if keys & config.table(name).keys()}
+        settled.update(text.partition(".")[0] for text in values["set"])
         chosen = self._chosen(values)
         asked = list(dict.fromkeys((*chosen, *self.from_files)))
         by_command, autoload = not values["quiet"], config.host.plugin_autoload
@@ -434,7 +435,10 @@ def _general_params() -> list[click.Parameter]:
         ),
         click.Option(["--no-plugin"], multiple=True, metavar="NAME", help="Do not even import a plugin."),
         click.Option(
-            ["--set"], multiple=True, metavar="PLUGIN.KEY=VALUE", help="Set a key of a plugin's configuration."
+            ["--set"],
+            multiple=True,
+            metavar="PLUGIN.KEY=VALUE",
+            help="Set a key of a plugin's configuration, or of proofstream's own: host.KEY=VALUE.",
         ),
         click.Option(["--strict"], is_flag=True, help="End the run when a plugin fails."),
         click.Option(["-v", "--verbose"], count=True, help="Say more; twice for everything."),
