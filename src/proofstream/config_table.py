@@ -61,9 +61,9 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
         where = safe_text(".".join(str(part) for part in (name, *first["loc"]) if part != ""))
         key = str(first["loc"][0]) if first["loc"] else None
         if first["type"] == _UNKNOWN:
-            known = ", ".join(sorted(model.model_fields)) or "none"
+            known = ", ".join(sorted(model.model_fields))
             near = did_you_mean(str(first["loc"][-1]), model.model_fields)
-            message = f"there is no such key{near or f'; known are {known}'}"
+            message = "there is no such key" + (near or (f"; known are {known}" if known else "; there are none"))
         else:
             message = first["msg"].removeprefix("Value error, ")
             message = safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from proofstream import ConfigError
 from proofstream.config import Config, load_config, parse_set
@@ -162,3 +164,159 @@ def test_a_variable_names_a_file_unless_it_is_empty(tmp_path: Path) -> None:
     assert not configured(tmp_path, {"PROOFSTREAM_CONFIG": ""}).host.strict
     with pytest.raises(ConfigError, match="No such file"):
         configured(tmp_path, {"PROOFSTREAM_CONFIG": str(tmp_path / "none.toml")})
+
+
+# The host's own table
+
+
+@pytest.mark.parametrize("text", ["lane_capacity = 9", "lane_capacity = 8\n[host]\nlane_capacity = 9"])
+def test_the_host_has_a_table_which_wins_over_the_keys_at_the_top(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c.toml").write_text(text)
+    config = configured(tmp_path, path=tmp_path / "c.toml")
+    assert (config.host.lane_capacity, config.tables) == (9, {})
+    assert config.origin_of("host", "lane_capacity") == str(tmp_path / "c.toml")
+
+
+def test_variables_and_the_call_set_keys_of_the_host_s_table(tmp_path: Path) -> None:
+    environ = {"PROOFSTREAM_HOST_LANE_CAPACITY": "7", "PROOFSTREAM_LANE_CAPACITY": "6"}
+    assert configured(tmp_path, environ).host.lane_capacity == 7
+    assert configured(tmp_path, environ, call={"host": {"lane_capacity": 8}}).host.lane_capacity == 8
+    with pytest.raises(ConfigError, match=r"^open_session\(config=...\): host must be a table, not bool"):
+        configured(tmp_path, call={"host": True})
+
+
+# Whose mistake ends what
+
+
+class Settings(BaseModel):
+    """A plugin's table."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    endpoint: str = ""
+    rounds: Literal["on", "off"] = "on"
+    names: list[str] = []
+    low: int = 0
+    high: int = 9
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Settings:
+        if self.low > self.high:
+            raise ValueError("Low is above high")
+        return self
+
+
+class Plugins:
+    """Plugins of which one declares its table."""
+
+    def __init__(self, **given: object) -> None:
+        self._given = given
+
+    def settings_models(self, names: Collection[str] | None = None) -> dict[str, type[BaseModel]]:
+        return {"otel": Settings} if names is None or "otel" in names else {}
+
+    def settings_given(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        return {"otel": ("OtelPlugin(...)", self._given)}
+
+
+def settled(folder: Path, environ: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    config = configured(folder, environ, **more)
+    config.settle(Plugins())
+    return config.table("otel")
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Returns the warnings so far, as in a process that has said nothing yet."""
+    monkeypatch.setattr("proofstream.notices._said", set[str]())
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_a_wrong_value_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[otel]\nrounds = "of"')
+    with pytest.raises(ConfigError, match=r"^.*/c\.toml: otel\.rounds: input should be 'on' or 'off'"):
+        settled(tmp_path, path=tmp_path / "c.toml")
+    with pytest.raises(ConfigError, match=r"^PROOFSTREAM_OTEL_ROUNDS: otel\.rounds: "):
+        settled(tmp_path, {"PROOFSTREAM_OTEL_ROUNDS": "of"})
+    with pytest.raises(ConfigError, match=r"^open_session\(config=...\): otel\.rounds: "):
+        settled(tmp_path, call={"otel": {"rounds": "of"}})
+
+
+def test_a_later_value_mends_an_earlier_one(tmp_path: Path) -> None:
+    environ = {"PROOFSTREAM_OTEL_ROUNDS": "of"}
+    assert settled(tmp_path, environ, call={"otel": {"rounds": "off"}}) == {"rounds": "off"}
+
+
+def test_an_unknown_key_in_a_variable_is_a_warning_with_the_setting_that_is_like_it(
+    tmp_path: Path, said: Callable[[], list[str]]
+) -> None:
+    assert settled(tmp_path, {"PROOFSTREAM_OTEL_ENDPOIMT": "x", "PROOFSTREAM_STRCT": "1"}) == {}
+    begin = "(settings begin with PROOFSTREAM_HOST_, PROOFSTREAM_OTEL_, PROOFSTREAM_RECORD_, PROOFSTREAM_STATE_COST_)"
+    assert said() == [
+        f"PROOFSTREAM_{wrong} is not a setting, and has no effect; did you mean PROOFSTREAM_{right}? {begin}"
+        for wrong, right in (("STRCT", "STRICT"), ("OTEL_ENDPOIMT", "OTEL_ENDPOINT"))
+    ]
+
+
+def test_where_files_and_variables_may_be_wrong_the_value_before_counts(
+    tmp_path: Path, said: Callable[[], list[str]]
+) -> None:
+    (tmp_path / "proofstream.toml").write_text(
+        'strct = true\n[otel]\nrounds = "off"\nendpoimt = 1\n[oetl]\na = 1\n[host]\nlane_capacity = 9'
+    )
+    environ = trusted(tmp_path) | {"PROOFSTREAM_OTEL_ROUNDS": "of", "PROOFSTREAM_LANE_CAPACITY": "0"}
+    for _ in range(2):
+        config = configured(tmp_path, environ, lenient=True)
+        config.settle(Plugins())
+        assert (config.table("otel"), config.host.lane_capacity) == ({"rounds": "off"}, 9)
+    file = tmp_path / "proofstream.toml"
+    assert sorted(said()) == [
+        f"{file}: [oetl] is the table of no plugin that is installed here; did you mean otel? (left out)",
+        f"{file}: otel.endpoimt: there is no such key; did you mean endpoint? (left out)",
+        f"{file}: strct: there is no such key; did you mean strict? (left out)",
+        "PROOFSTREAM_LANE_CAPACITY: lane_capacity: input should be greater than 1 (left out)",
+        "PROOFSTREAM_OTEL_ROUNDS: otel.rounds: input should be 'on' or 'off' (left out)",
+    ]
+
+
+def test_the_call_s_own_mistakes_are_never_left_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"otel\.endpoimt: there is no such key; did you mean endpoint\?"):
+        settled(tmp_path, call={"otel": {"endpoimt": "x"}}, lenient=True)
+    with pytest.raises(ConfigError, match=r"\[oetl\] is the table of no plugin") as caught:
+        settled(tmp_path, call={"oetl": {}}, lenient=True)
+    assert caught.value.hint == "plugins: otel, record, state-cost"
+    with pytest.raises(ConfigError, match=r"^OtelPlugin\(...\): otel.rounds: input should be"):
+        configured(tmp_path, lenient=True).settle(Plugins(rounds="of"))
+
+
+def test_settings_that_do_not_fit_together_are_left_out_together(tmp_path: Path, said: Callable[[], list[str]]) -> None:
+    environ = {"PROOFSTREAM_OTEL_LOW": "5", "PROOFSTREAM_OTEL_HIGH": "3"}
+    with pytest.raises(ConfigError, match=r"^PROOFSTREAM_OTEL_HIGH, PROOFSTREAM_OTEL_LOW: otel: low is above high"):
+        settled(tmp_path, environ)
+    assert settled(tmp_path, environ, lenient=True) == {}
+    assert len(said()) == 2
+    assert settled(tmp_path, environ, call={"otel": {"high": 7}}) == {"low": "5", "high": 7}
+    with pytest.raises(ConfigError, match="low is above high"):
+        settled(tmp_path, call={"otel": {"high": 3, "low": 5}}, lenient=True)
+
+
+def test_a_variable_s_text_becomes_the_list_that_its_key_has(tmp_path: Path) -> None:
+    assert settled(tmp_path, {"PROOFSTREAM_OTEL_NAMES": "a, b"}) == {"names": ["a", "b"]}
+
+
+@pytest.mark.parametrize("text", [None, "[otel"])
+def test_a_file_that_cannot_be_read_is_left_out(
+    tmp_path: Path, said: Callable[[], list[str]], text: str | None
+) -> None:
+    path = tmp_path / "c.toml"
+    if text is not None:
+        path.write_text(text)
+    assert settled(tmp_path, {"PROOFSTREAM_CONFIG": str(path)} | own_file(tmp_path, "strict ="), lenient=True) == {}
+    own, named = said()
+    assert own.endswith(" (this file is not used)")
+    assert named.startswith(f"PROOFSTREAM_CONFIG: {path}: ")
+
+
+def test_a_plugin_that_is_to_be_used_and_does_not_exist_is_named(tmp_path: Path, said: Callable[[], list[str]]) -> None:
+    assert configured(tmp_path, {"PROOFSTREAM_PLUGINS": "otle,record"}).host.plugins == ("otle", "record")
+    assert said() == ["PROOFSTREAM_PLUGINS: no plugin is named otle; did you mean otel?"]

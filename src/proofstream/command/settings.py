@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +31,8 @@ _SECRET = re.compile(
     r"(?:^|[_-])(?:headers?|token|secret|password|passphrase|credentials?|cookie|api[_-]?key)$", re.IGNORECASE
 )
 _USERINFO = re.compile(r"(?<=//)\S+(?=@)")
-_ENTRY = re.compile(r"^(\w+): (.*)$")
+_INDENT = " " * 4
+_ENTRY = re.compile(rf"{_INDENT}(\w+): (.*)")
 _LONGEST_VALUE = 1000
 _TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false", "object": "table"}
 _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
@@ -112,9 +114,8 @@ def for_people(keys: Iterable[Key], *, columns: int) -> Iterator[str]:
     for key in keys:
         yield f"{safe_text(key.full_name)} = {shown(key.value)}  ({safe_text(key.origin, _LONGEST_VALUE)})"
         what = ". ".join(text for text in (key.type, key.meaning) if text)
-        indent = " " * 4
         yield from textwrap.wrap(
-            safe_text(what, _LONGEST_VALUE), columns, initial_indent=indent, subsequent_indent=indent
+            safe_text(what, _LONGEST_VALUE), columns, initial_indent=_INDENT, subsequent_indent=_INDENT
         )
 
 
@@ -200,22 +201,24 @@ def meanings_of(model: type[BaseModel]) -> dict[str, str]:
     _, _, section = (inspect.getdoc(model) or "").partition("\nAttributes:\n")
     meanings: dict[str, str] = {}
     name = ""
-    for line in textwrap.dedent(section).splitlines():
+    for line in section.splitlines():
         entry = _ENTRY.match(line)
         if entry is not None:
             name = entry[1]
             meanings[name] = entry[2]
-        elif line.startswith(" ") and name:
+        elif line.startswith(_INDENT * 2) and name:
             meanings[name] += " " + line.strip()
-        elif line:
-            break  # the next section
+        elif line.strip():
+            break  # the section has ended
     return {name: text.replace("``", "`") for name, text in meanings.items()}
 
 
 def _schemas(model: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON schema of each key, and the definitions that they refer to."""
     try:
-        schema = model.model_json_schema(by_alias=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of defaults that JSON cannot have
+            schema = model.model_json_schema(by_alias=False)
     except Exception:  # noqa: BLE001 - not every type of a third party has a schema
         return {}, {}
     return schema.get("properties", {}), schema.get("$defs", {})
