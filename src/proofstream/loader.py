@@ -56,6 +56,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
         derives: The kinds that it derives from a producer's events.
         complete: Whether its output may not have gaps if the user wants it.
         given_settings: The keys of its table that its constructor was given.
+        models: The model of its table, or None if it has none; empty until it was asked for.
         cause: The error that the plugin itself raised for the user.
     """
 
@@ -72,6 +73,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     derives: tuple[str, ...] = ()
     complete: bool = False
     given_settings: Mapping[str, Any] = {}
+    models: tuple[type[BaseModel] | None, ...] = ()
     cause: ProofstreamError | None = None
 
     @property
@@ -90,7 +92,12 @@ class PluginRecord(msgspec.Struct, kw_only=True):
             self.hooks = None
 
     def settings_model(self) -> type[BaseModel] | None:
-        """Return the model of its table; None if it declares none, or cannot be asked."""
+        """Return the model of its table; None if it declares none, or cannot be asked. The hook is called once."""
+        if not self.models:
+            self.models = (self._ask_for_model(),)
+        return self.models[0]
+
+    def _ask_for_model(self) -> type[BaseModel] | None:
         from pydantic import BaseModel
 
         try:

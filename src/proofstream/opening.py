@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from proofstream.errors import UsageError, in_parentheses
-from proofstream.notices import warn_user
+from proofstream.notices import warn_once, warn_user
 from proofstream.session import Session, enter
 from proofstream.visible_devices import device_environment
 
@@ -65,6 +65,11 @@ def open_session(
     for name in used_unasked:
         if name not in automatic and merged.tables.get(name):
             _warn_of_unusable(registry.records[name])
+    for name in config or {}:
+        if name in registry.records and name not in (*asked, *used_unasked):
+            warn_once(
+                f"config has settings for plugin {name}, which this session does not use (plugins=[...] names it)"
+            )
     host = Host(
         registry=registry,
         config=merged,

@@ -197,7 +197,7 @@ atexit.register(lambda: print(time.monotonic() - started))
 
 
 def test_a_broken_plugin_and_refused_events_are_said(tmp_path: Path) -> None:
-    code = "session = observed(otel={'endpoint': 'gopher://x'}); prove(session, 1); session.emit(None)"
+    code = "session = observed(otel={'file': '/dev/null/x'}); prove(session, 1); session.emit(None)"
     done = run(code, tmp_path)
 
     assert recorded(tmp_path)["ProofComplete"] == 1
@@ -238,7 +238,7 @@ def test_what_is_lost_is_said_once_and_by_logging_where_that_is_set_up(tmp_path:
     code = """
 import logging
 logging.basicConfig(format="LOG %(message)s")
-prove(observed(otel={"endpoint": "gopher://x"}), 1)
+prove(observed(otel={"file": "/dev/null/x"}), 1)
 """
     done = run(code, tmp_path)
 

@@ -164,6 +164,17 @@ def test_a_table_without_a_model_is_left_to_its_plugin(
     assert [r.getMessage() for r in caplog.records] == [f"plugin b: its table is not checked: {why}"]
 
 
+def test_settings_for_a_plugin_that_the_session_does_not_use_are_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofstream.notices._said", set[str]())
+    config = {"otel": {"endpoint": "http://h"}, "greeter": {"name": "Ada"}, "host": {"strict": True}}
+    with open_session(plugins=[Greeter()], config=config):
+        pass
+    (record,) = caplog.records
+    assert "settings for plugin otel, which this session does not use" in record.getMessage()
+
+
 def test_no_plugin_takes_the_host_s_name() -> None:
     with pytest.raises(PluginError, match="a plugin cannot be named 'host'"):
         open_session(plugins=[RecordingPlugin("host")])

@@ -311,9 +311,9 @@ def test_it_can_be_switched_off(machine: Any) -> None:
     ("config", "message"),
     [
         (
-            {"interval": 1},
+            {"every": 1},
             (
-                "gpu.interval: there is no such key; known are devices, enabled, hung_after_s, idle_interval_s, "
+                "gpu.every: there is no such key; known are devices, enabled, hung_after_s, idle_interval_s, "
                 "interval_s, pcie, probe_timeout_s, retry_s"
             ),
         ),

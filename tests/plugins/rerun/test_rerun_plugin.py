@@ -76,7 +76,7 @@ def test_settings_come_from_all_places_in_one_form() -> None:
         ({"application_id": ""}, "rerun.application_id: string should have at least 1 character"),
         ({"overwrite": "perhaps"}, "rerun.overwrite: input should be a valid boolean"),
         ({"resend_mib": 0}, "rerun.resend_mib: input should be greater than or equal to 1"),
-        ({"connection": "serve"}, "rerun.connection: there is no such key; known are "),
+        ({"connection": "serve"}, "rerun.connection: there is no such key; did you mean connections?"),
     ],
 )
 def test_a_wrong_setting_is_named_in_one_line(table: dict[str, Any], message: str) -> None:
