@@ -168,7 +168,11 @@ def test_settings_for_a_plugin_that_the_session_does_not_use_are_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proofstream.notices._said", set[str]())
-    config = {"otel": {"endpoint": "http://h"}, "greeter": {"name": "Ada"}, "host": {"strict": True}}
+    config: dict[str, dict[str, Any]] = {
+        "otel": {"endpoint": "http://h"},
+        "greeter": {"name": "Ada"},
+        "host": {"strict": True},
+    }
     with open_session(plugins=[Greeter()], config=config):
         pass
     (record,) = caplog.records

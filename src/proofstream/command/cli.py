@@ -289,6 +289,7 @@ class _App:
         from proofstream.run import RunRequest
 
         config = self._config()
+        # Only settings that the user wrote make a plugin required, not those that the command adds for its results.
         before = {name: table.keys() for name, table in config.tables.items()}
         turned_on = [] if keep_in is None else self._keep_results(keep_in, values)
         self._configure(config, self.registry.options.values(), values)
