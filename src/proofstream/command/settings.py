@@ -176,9 +176,9 @@ def _values(model: type[BaseModel], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
-    from pydantic_core import to_jsonable_python
+    from pydantic import TypeAdapter
 
-    return to_jsonable_python(value, fallback=str)
+    return TypeAdapter(Any).dump_python(value, mode="json", fallback=str)
 
 
 def masked(name: str, value: object) -> object:
