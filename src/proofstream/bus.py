@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES, PRODUCER, RECONSTRUCTED, Envelope, memory_of
@@ -379,21 +379,3 @@ def _kind_of(what: object) -> str:
 def _recorded_lineage(decoded: Decoded) -> tuple[str, ...]:
     """Return the lineage of a recorded event: one that a plugin derived still descends from that plugin."""
     return () if decoded.origin in (PRODUCER, HOST) else (decoded.origin,)
-
-
-def wait_until(
-    condition: Callable[[], bool], *, deadline: float, wakeups: Iterable[float] = (0.001, 0.005, 0.02)
-) -> bool:
-    """Poll `condition` until it holds. Return False if the monotonic clock reaches `deadline` first.
-
-    The pauses between polls are `wakeups`, in seconds. The last one repeats.
-    """
-    pauses = iter(wakeups)
-    pause = next(pauses)
-    while not condition():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(pause, left))
-        pause = next(pauses, pause)
-    return True

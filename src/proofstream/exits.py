@@ -12,7 +12,8 @@ import weakref
 from contextlib import suppress
 from typing import Protocol
 
-from proofstream.bus import wait_until
+from proofstream import forks
+from proofstream.waiting import wait_until
 
 _LAST_TASKS_S = 0.5
 """How long threads may take to end that were still busy when the main thread ended."""
@@ -58,6 +59,7 @@ def watch_host(host: OpenHost) -> None:
     if not _registered:
         _registered.append(True)
         _register_early()
+        _register_at_fork()
     # Exit handlers run last in, first out. Registered again for each host, ours runs before those of libraries that
     # earlier plugins imported, so those are still there when plugins finish.
     atexit.unregister(close_hosts)
@@ -134,11 +136,19 @@ def _error_of_main() -> BaseException | None:
     return error if isinstance(error, BaseException) else None
 
 
-def _after_fork() -> None:
+def _register_at_fork() -> None:
+    """Register what is done around forks; the last registered waits first, before a library's locks are taken for it.
+
+    Were a lock taken that one of our threads needs for its work, the fork would wait for that work in vain.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=forks.before_fork, after_in_parent=forks.after_fork_in_parent, after_in_child=_after_fork_in_child
+        )
+
+
+def _after_fork_in_child() -> None:
+    forks.after_fork_in_child()
     for host in list(_hosts):
         host.detach()
     _hosts.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

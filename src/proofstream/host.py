@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proofstream.bus import Bus, wait_until
+from proofstream.bus import Bus
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, describe, in_parentheses
@@ -31,6 +31,7 @@ from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
 from proofstream.version import __version__
+from proofstream.waiting import wait_until
 from proofstream.wire import LineDecoder
 
 if TYPE_CHECKING:

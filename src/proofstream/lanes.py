@@ -6,16 +6,17 @@ wait: what its queue cannot hold is dropped, counted and reported in the place o
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proofstream.envelopes import Batch, Envelope
 from proofstream.errors import describe, in_parentheses
 from proofstream.events import PluginHealth, ProofEvent, SessionClosed
-from proofstream.forks import ending_forked_children
+from proofstream.forks import IMPORTS_S, WORK_S, apart_from_forks, ending_forked_children
 from proofstream.health import PluginStatus
 from proofstream.hooks import each_of
 from proofstream.hookspecs import PluginContext
@@ -211,7 +212,7 @@ class Lane:
 
     def _configure(self) -> bool:
         try:
-            with ending_forked_children():
+            with self._plugin_at_work(IMPORTS_S):
                 wanted = self._hooks.configure(self._context)
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             with self._status_lock:
@@ -271,7 +272,7 @@ class Lane:
 
     def _deliver(self, batch: Batch) -> bool:
         try:
-            with ending_forked_children():
+            with self._plugin_at_work():
                 derived = self._hooks.call("proofstream_consume", batch=batch)
                 events = () if derived is None else _checked(derived, at_most=self._settings.intake_capacity)
                 self._report_health()
@@ -312,7 +313,7 @@ class Lane:
     def _unconfigure(self, timeout_s: float) -> None:
         self._busy_since = time.monotonic()
         try:
-            with ending_forked_children():
+            with self._plugin_at_work():
                 self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
                 self.counters = dict(self._hooks.report_health())
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
@@ -321,6 +322,11 @@ class Lane:
             hint = in_parentheses(self._hint())
             _log.error("plugin %s could not be closed: %s%s", self.record.label, describe(error), hint)
             _log.debug("plugin %s could not be closed", self.record.label, exc_info=error)
+
+    @contextlib.contextmanager
+    def _plugin_at_work(self, patience_s: float = WORK_S) -> Generator[None]:
+        with apart_from_forks(f"plugin {self.record.label}", patience_s), ending_forked_children():
+            yield
 
     def _hint(self) -> str:
         """Return how to see a traceback; nothing where it is logged already."""

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from proofstream.bus import wait_until
 from proofstream.catalog import Catalog
 from proofstream.counts import count_kind, counts_in_words
 from proofstream.envelopes import HOST, Batch
@@ -14,6 +13,7 @@ from proofstream.events import EventsLost, ProofEvent, kind_of
 from proofstream.intake import Posted
 from proofstream.lanes import Lane
 from proofstream.session import Session
+from proofstream.waiting import wait_until
 
 # How long a lane waits for room for the events that its plugin returned.
 _WAIT_S = 2.0

@@ -31,7 +31,7 @@ from proofstream import (
     UnknownEvent,
     hookimpl,
 )
-from proofstream.bus import wait_until
+from proofstream.waiting import wait_until
 from proofstream.config import Config
 from proofstream.feeds import HostFeed
 from proofstream.health import PluginStatus
