@@ -119,8 +119,15 @@ class Bus:
         """Start the thread."""
         self._thread.start()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether the thread was started."""
+        return self._thread.ident is not None
+
     def stop(self, timeout_s: float) -> None:
         """End the thread once the intake is empty. Whatever is left there after `timeout_s` counts as lost."""
+        if not self.is_started:
+            return
         self._stop = True
         self._intake.wakeup.set()
         self._thread.join(timeout_s)

@@ -44,6 +44,11 @@ class Closer:
         self._thread.start()
 
     @property
+    def is_started(self) -> bool:
+        """Whether the thread was started."""
+        return self._thread.ident is not None
+
+    @property
     def is_requested(self) -> bool:
         """Whether the work has been requested."""
         return self.deadline < math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import math
 import os
 import sys
 import threading
@@ -14,6 +15,9 @@ from typing import Protocol
 
 from proofstream import forks
 from proofstream.waiting import wait_until
+
+NO_LATE_THREADS: bool = sys.version_info[:3] in ((3, 12, 0), (3, 12, 1))
+"""Whether this Python starts no thread once the main thread has ended, so that plugins must be ready before."""
 
 _LAST_TASKS_S = 0.5
 """How long threads may take to end that were still busy when the main thread ended."""
@@ -99,12 +103,26 @@ def _when_main_ends() -> None:
             wait_until(lambda: all(host.is_at_rest for host in hosts), deadline=time.monotonic() + most_s)
         if wait_until(_is_alone, deadline=time.monotonic() + _LAST_TASKS_S):
             close_hosts()
+        elif _is_worker():
+            # Waited for like the threads that it waits for, because it is no daemon thread.
+            threading.Thread(target=_close_when_alone, name="proofstream-exit", daemon=False).start()
+
+
+def _is_worker() -> bool:
+    """Return whether this is a process of `multiprocessing`: those end without `atexit`, unless they were spawned."""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
+def _close_when_alone() -> None:
+    wait_until(_is_alone, deadline=math.inf)
+    close_hosts()
 
 
 def _is_alone() -> bool:
     """Return whether no other thread may still emit, except daemon threads, which the interpreter does not wait for."""
-    current = threading.current_thread()
-    others = [thread for thread in threading.enumerate() if thread is not current and not thread.daemon]
+    ours = (threading.current_thread(), threading.main_thread())  # this is only asked when the main thread has ended
+    others = [thread for thread in threading.enumerate() if thread not in ours and not thread.daemon]
     return all(map(_is_idle_worker, others))
 
 

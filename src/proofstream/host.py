@@ -18,7 +18,7 @@ import msgspec
 from proofstream.bus import Bus
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
-from proofstream.errors import PluginError, describe, in_parentheses
+from proofstream.errors import PluginError, ThreadError, describe, in_parentheses
 from proofstream.events import PluginHealth, SessionOpened
 from proofstream.exits import forget_host, watch_host
 from proofstream.health import PluginStatus
@@ -42,6 +42,8 @@ _DRAIN_SHARE = 0.6
 _DEADLINE_CHECK_S = 0.1
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
+_IN_CHILD = "this is the child of a fork, and the session is its parent's; call open_session in the child"
+_THREADS_HINT = "see `ulimit -u`, and the limit of the container or the service on tasks"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -161,13 +163,29 @@ class Host:
         return lane
 
     def start(self) -> None:
-        """Start the lanes and the bus. Plugins are configured on their lanes; this does not wait for them."""
+        """Start the lanes and the bus. Plugins are configured on their lanes; this does not wait for them.
+
+        Raises:
+            ThreadError: A thread cannot be started.
+        """
         self._started_at = time.monotonic()
-        for lane in self.lanes:
-            lane.start()
-        self.bus.start()
-        self._closer.start()
         watch_host(self)
+        try:
+            for start in (self._closer.start, self.bus.start, *(lane.start for lane in self.lanes)):
+                start()
+        except RuntimeError as error:
+            self._give_up(str(error))
+            raise ThreadError(f"no thread can be started ({error})", hint=_THREADS_HINT) from None
+
+    def _give_up(self, reason: str) -> None:
+        """End what was started before a thread could not be. This does not wait."""
+        for lane in self.lanes:
+            lane.give_up_unstarted(reason)
+        self._on_end = None  # the caller says it
+        if self._closer.is_started:
+            self._request_close(None if self.bus.is_started else 0.0)
+        else:
+            forget_host(self)
 
     def wait_configured(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
         """Wait until the plugins are configured, or until it is time to stop.
@@ -197,6 +215,11 @@ class Host:
                 raise record.error()
             hint = in_parentheses(record.hint)
             _log.warning("plugin %s is %s: %s%s", record.label, record.status.value, record.reason, hint)
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether no plugin is still getting ready."""
+        return all(lane.configured.is_set() for lane in self.lanes)
 
     @property
     def active(self) -> list[str]:
@@ -402,7 +425,7 @@ class Host:
             reason: The reason for it.
         """
         if self._is_forked:
-            return Report()
+            return Report(problems=[_IN_CHILD] if self.lanes else [])
         if not self._closer.is_requested:
             self._ending = (outcome, reason)
         self._request_close(timeout_s)
@@ -423,7 +446,7 @@ class Host:
     def begin_exit(self, error: BaseException | None) -> None:
         """Begin to close, because the process exits. From now on, the first late event of each session is reported."""
         for session in list(self.sessions.values()):
-            session.warns_when_late = bool(self.lanes)  # without plugins, events go nowhere by intention
+            session.late_notice = self._late_notice("emitted after the session was closed at exit")
         if error is not None and not self._closer.is_requested:
             self._ending = ("interrupted", describe(error))
         self._request_close(None)
@@ -440,9 +463,12 @@ class Host:
     def detach(self) -> None:
         """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
         for session in self.sessions.values():
-            session.detach()
+            session.detach(self._late_notice(_IN_CHILD))
         self.intake.items.clear()
         self.intake.listening = False
+
+    def _late_notice(self, text: str) -> str | None:
+        return text if self.lanes else None  # without plugins, events go nowhere by intention
 
     @property
     def _is_forked(self) -> bool:
@@ -467,7 +493,7 @@ class Host:
         outcome, reason = self._ending
         for session in list(self.sessions.values()):
             self.close_session(session, outcome=outcome, reason=reason)
-        self._wait_for(self._is_configured, lambda: self._closer.deadline - self._finish_s)
+        self._wait_for(lambda: self.is_configured, lambda: self._closer.deadline - self._finish_s)
         self._finish_by = time.monotonic() + self._finish_s
         drained = self._stop_lanes()
         self.bus.stop(max(0.0, self._deadline - time.monotonic()))
@@ -495,9 +521,6 @@ class Host:
             lane.request_stop(deadline=self._deadline, discard=not drained)
         self._wait_for(lambda: all(lane.stopped.is_set() for lane in self.lanes), lambda: self._deadline)
         return drained
-
-    def _is_configured(self) -> bool:
-        return all(lane.configured.is_set() for lane in self.lanes)
 
     @property
     def _deadline(self) -> float:

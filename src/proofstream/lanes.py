@@ -98,6 +98,14 @@ class Lane:
         """Start the thread, which configures the plugin."""
         self._thread.start()
 
+    def give_up_unstarted(self, reason: str) -> None:
+        """Let the bus and the host go on without the lane if its thread was not started."""
+        if self._thread.ident is None:
+            self._set_status(PluginStatus.BROKEN, reason)
+            self._busy_since = None
+            self.configured.set()
+            self.stopped.set()
+
     @property
     def depth(self) -> int:
         """The number of envelopes that wait."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from proofstream import exits
 from proofstream.errors import UsageError, in_parentheses
+from proofstream.forks import IMPORTS_S, apart_from_forks
 from proofstream.notices import warn_once, warn_user
-from proofstream.session import Session, enter
+from proofstream.session import Session, enter, unobserved_session
+from proofstream.threads import ThreadError
 from proofstream.visible_devices import device_environment
+from proofstream.waiting import wait_until
 
 if TYPE_CHECKING:
     from proofstream.host import Host
@@ -42,6 +47,20 @@ def open_session(
         ConfigError: Something in `config`, or in what a plugin's constructor was given, is not acceptable. Mistakes in
             files and in the environment are warnings: they are left out.
     """
+    exits.watch_process()
+    session, host = _open(plugins, config, source, scope)
+    if host is not None and exits.NO_LATE_THREADS:
+        wait_until(lambda: host.is_configured, deadline=time.monotonic() + host.settings.configure_timeout_s)
+    return session
+
+
+@apart_from_forks("open_session", IMPORTS_S)
+def _open(
+    plugins: Sequence[str | object] | None,
+    config: Mapping[str, Mapping[str, Any]] | None,
+    source: str,
+    scope: Literal["process", "context"],
+) -> tuple[Session, Host | None]:
     # Imported here, because it takes a third of the time that `import proofstream` may take.
     from proofstream.config import load_config
     from proofstream.host import Host
@@ -77,12 +96,17 @@ def open_session(
         wanted=automatic,
         on_end=_warn_of_losses if asked or automatic else None,
     )
-    host.start()
+    try:
+        host.start()
+    except ThreadError as error:
+        warn_user(f"nothing is observed: {error}{in_parentheses(error.hint)}")
+        return unobserved_session(source), None
+    exits.warn_if_too_late()
     owner = _Opened(host)
     session = host.new_session(source=source, owner=owner)
     host.announce(session, time_source="envelope", in_process=True, resource=device_environment(os.environ))
     owner.leave = enter(session, process_wide=scope == "process")
-    return session
+    return session, host
 
 
 class _Opened:

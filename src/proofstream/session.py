@@ -9,12 +9,15 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Protocol, Self
+from typing import Never, Protocol, Self
 
 from proofstream.envelopes import HOST, NO_CAPTURES, RECONSTRUCTED
 from proofstream.errors import describe
 from proofstream.events import (
+    LayerEnd,
+    PhaseEnd,
     ProofAborted,
+    ProofComplete,
     ProofEvent,
     ProofStart,
     SessionClosed,
@@ -30,6 +33,7 @@ _log = logging.getLogger("proofstream.session")
 # Closing a session sets this as its capacity, so that `emit` needs no second check to drop late events.
 _ALWAYS_FULL = -1
 _REPORTED_REFUSALS = 20
+_ENDS = (ProofComplete, ProofAborted, LayerEnd, PhaseEnd)
 
 
 class SessionOwner(Protocol):
@@ -56,7 +60,8 @@ class Session:
         source: Where the events come from, as shown to the user.
         dropped: Events that did not fit into the intake, by kind.
         refused: How many lines and events were invalid.
-        warns_when_late: Whether the first event that comes after the end is worth a warning.
+        is_inherited: Whether this is the child of a fork, and the session its parent's.
+        late_notice: Why the first event that comes after the end is lost, for a warning; None if it is worth none.
     """
 
     def __init__(
@@ -79,7 +84,8 @@ class Session:
         self.phases: int = 0
         self.closing_sent = False
         self.ended = False
-        self.warns_when_late: bool = False
+        self.late_notice: str | None = None
+        self.is_inherited: bool = False
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
@@ -106,6 +112,8 @@ class Session:
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
         """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
+        if self._closed:
+            self._say_late("an event")
         if self._closed or not self._intake.listening:
             return
         try:
@@ -277,10 +285,12 @@ class Session:
         if self._closed:  # looked at last: another thread may have closed the session meanwhile
             self._capacity = _ALWAYS_FULL
 
-    def detach(self) -> None:
+    def detach(self, late_notice: str | None) -> None:
         """Disable the session in a forked child, which has no bus thread to read its events."""
         self._closed = True
         self._capacity = _ALWAYS_FULL
+        self.is_inherited = True
+        self.late_notice = late_notice
 
     def drop(self, event: object) -> None:
         """Count an event that did not fit."""
@@ -288,9 +298,22 @@ class Session:
         self.dropped.count_event(kind)
         self._intake.note_loss(event)
         self._intake.overflowed = True
-        if self._closed and self.warns_when_late:
-            self.warns_when_late = False
-            warn_user(f"not delivered: {kind} and what follows: emitted after the session was closed at exit")
+        # In a child, an end that comes first is that of a block of the parent, which says it, too.
+        if self._closed and not (self.is_inherited and isinstance(event, _ENDS)):
+            self._say_late(kind)
+
+    def _say_late(self, what: str) -> None:
+        notice, self.late_notice = self.late_notice, None
+        if notice is not None:
+            warn_user(f"not delivered: {what} and what follows: {notice}")
+
+    def __reduce__(self) -> Never:
+        """Refuse to be sent to another process.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a session cannot be sent to another process; call open_session there")
 
 
 class _NoOwner:
@@ -306,13 +329,26 @@ class _NoOwner:
         return None
 
 
-class NoSession(Session):
-    """The session that `current_session` returns when none is open. Accepts every event and keeps nothing."""
+class _Unobserved(_NoOwner):
+    """Owner of a session that could not be observed."""
 
-    def __init__(self) -> None:
+    def flush(self, timeout_s: float) -> bool:
+        return False
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+        session.send_end(outcome, reason)
+
+
+class NoSession(Session):
+    """A session that accepts every event and keeps nothing.
+
+    `current_session` returns one when none is open, and `open_session` when nothing can be observed.
+    """
+
+    def __init__(self, *, source: str = "nowhere", owner: SessionOwner | None = None) -> None:
         intake = Intake(capacity=0, clock=time.monotonic_ns)
         intake.listening = False
-        super().__init__(intake=intake, owner=_NoOwner(), source="nowhere", session_id="none")
+        super().__init__(intake=intake, owner=_NoOwner() if owner is None else owner, source=source, session_id="none")
 
     def emit(self, event: ProofEvent) -> None:
         """Ignore the event."""
@@ -328,12 +364,25 @@ _of_process: list[Session] = []
 
 
 def current_session() -> Session:
-    """Return the session to emit into: this context's, else the process's latest, else one that keeps nothing."""
-    return _latest_open(_in_context.get()) or _latest_open(_of_process) or _NO_SESSION
+    """Return the session to emit into: this context's, else the process's latest, else one that keeps nothing.
+
+    In a forked child, until it opens its own, that is the parent's: it is closed, and warns at the first event.
+    """
+    here, of_process = _in_context.get(), _of_process
+    return _latest_open(here) or _latest_open(of_process) or _inherited(here) or _inherited(of_process) or _NO_SESSION
 
 
 def _latest_open(sessions: Sequence[Session]) -> Session | None:
     return next((session for session in reversed(sessions) if not session.is_closed), None)
+
+
+def _inherited(sessions: Sequence[Session]) -> Session | None:
+    return next((session for session in reversed(sessions) if session.is_inherited), None)
+
+
+def unobserved_session(source: str) -> Session:
+    """Return a session for a run in which nothing can be observed."""
+    return NoSession(source=source, owner=_Unobserved())
 
 
 def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
