@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from proofstream import forks
+from proofstream.notices import warn_user
 from proofstream.waiting import wait_until
 
 NO_LATE_THREADS: bool = sys.version_info[:3] in ((3, 12, 0), (3, 12, 1))
@@ -73,6 +74,17 @@ def watch_host(host: OpenHost) -> None:
 def forget_host(host: OpenHost) -> None:
     """Leave the host alone when the process exits."""
     _hosts.discard(host)
+
+
+def warn_if_too_late() -> None:
+    """Say that no exit will close what is opened now, if this runs in an exit handler."""
+    if has_main_ended() and threading.current_thread() is threading.main_thread():
+        warn_user("a session that is opened while the process exits must be closed, or its end is lost")
+
+
+def has_main_ended() -> bool:
+    """Return whether the main thread's code has come to its end."""
+    return not threading.main_thread().is_alive()
 
 
 def _register_early() -> None:

@@ -20,7 +20,7 @@ from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, ThreadError, describe, in_parentheses
 from proofstream.events import PluginHealth, SessionOpened
-from proofstream.exits import forget_host, watch_host
+from proofstream.exits import forget_host, has_main_ended, watch_host
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
@@ -175,7 +175,8 @@ class Host:
                 start()
         except RuntimeError as error:
             self._give_up(str(error))
-            raise ThreadError(f"no thread can be started ({error})", hint=_THREADS_HINT) from None
+            hint = None if has_main_ended() else _THREADS_HINT
+            raise ThreadError(f"no thread can be started ({error})", hint=hint) from None
 
     def _give_up(self, reason: str) -> None:
         """End what was started before a thread could not be. This does not wait."""

@@ -33,6 +33,8 @@ _log = logging.getLogger("proofstream.session")
 # Closing a session sets this as its capacity, so that `emit` needs no second check to drop late events.
 _ALWAYS_FULL = -1
 _REPORTED_REFUSALS = 20
+# The first events to come late are no loss if they end what began in a parent, which ends it as well, or abort what the
+# session's own end has aborted.
 _ENDS = (ProofComplete, ProofAborted, LayerEnd, PhaseEnd)
 
 
@@ -298,8 +300,7 @@ class Session:
         self.dropped.count_event(kind)
         self._intake.note_loss(event)
         self._intake.overflowed = True
-        # In a child, an end that comes first is that of a block of the parent, which says it, too.
-        if self._closed and not (self.is_inherited and isinstance(event, _ENDS)):
+        if self._closed and not isinstance(event, _ENDS if self.is_inherited else ProofAborted):
             self._say_late(kind)
 
     def _say_late(self, what: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]  # it ships no types
+import grpc._channel  # type: ignore[import-untyped]  # grpc imports it when it connects; a fork might come in between
 
 from proofstream_otel import environment
 from proofstream_otel.otlp.protobuf import decode_rejection
