@@ -117,16 +117,12 @@ class Output:
         if drained and self._thread is not None:
             self._thread.join(_POLL_S)
 
-    def _start(self, descriptor: int) -> threading.Thread | None:
+    def _start(self, descriptor: int) -> threading.Thread:
         # While a thread of this prefix runs, the command leaves without the interpreter's own end, which could block.
         name = "proofstream-console-output"
         thread = threading.Thread(target=self._write_pieces, args=(descriptor,), name=name, daemon=True)
-        try:
-            # Now, because the report may be written while the interpreter ends, when no thread can start any more.
-            thread.start()
-        except RuntimeError:  # the system has no thread left
-            self.is_broken = True
-            return None
+        # Now, because the report may be written while the interpreter ends, when no thread can start any more.
+        thread.start()
         return thread
 
     def _write_pieces(self, descriptor: int) -> None:

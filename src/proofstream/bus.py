@@ -14,6 +14,7 @@ from proofstream.intake import EventSender, Intake, IntakeItem, Posted, SenderIn
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.open_intervals import MOST_SHOWN_PHASES
+from proofstream.threads import start_thread
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
@@ -117,7 +118,7 @@ class Bus:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        start_thread(self._thread)
 
     @property
     def is_started(self) -> bool:

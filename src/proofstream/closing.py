@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from proofstream.intake import Wakeup
+from proofstream.threads import start_thread
 
 AFTER_INTERRUPT_S = 2.0
 """How long the work may still take after a Ctrl-C."""
@@ -41,7 +42,7 @@ class Closer:
 
     def start(self) -> None:
         """Start the thread, which waits for the request."""
-        self._thread.start()
+        start_thread(self._thread)
 
     @property
     def is_started(self) -> bool:

@@ -61,10 +61,6 @@ class PluginError(ProofstreamError):
     """A plugin cannot be used: missing packages, a broken hook, or a failed configure."""
 
 
-class ThreadError(ProofstreamError):
-    """No thread can be started, because a limit is reached or the interpreter ends."""
-
-
 class WireError(ProofstreamError):
     """One line of a stream cannot be read; the message is the reason, without the line's number."""
 

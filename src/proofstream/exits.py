@@ -15,6 +15,7 @@ from typing import Protocol
 
 from proofstream import forks
 from proofstream.notices import warn_user
+from proofstream.threads import has_main_ended
 from proofstream.waiting import wait_until
 
 NO_LATE_THREADS: bool = sys.version_info[:3] in ((3, 12, 0), (3, 12, 1))
@@ -80,11 +81,6 @@ def warn_if_too_late() -> None:
     """Say that no exit will close what is opened now, if this runs in an exit handler."""
     if has_main_ended() and threading.current_thread() is threading.main_thread():
         warn_user("a session that is opened while the process exits must be closed, or its end is lost")
-
-
-def has_main_ended() -> bool:
-    """Return whether the main thread's code has come to its end."""
-    return not threading.main_thread().is_alive()
 
 
 def _register_early() -> None:

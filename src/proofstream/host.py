@@ -18,9 +18,9 @@ import msgspec
 from proofstream.bus import Bus
 from proofstream.closing import Closer
 from proofstream.envelopes import HOST, NO_CAPTURES
-from proofstream.errors import PluginError, ThreadError, describe, in_parentheses
+from proofstream.errors import PluginError, describe, in_parentheses
 from proofstream.events import PluginHealth, SessionOpened
-from proofstream.exits import forget_host, has_main_ended, watch_host
+from proofstream.exits import forget_host, watch_host
 from proofstream.health import PluginStatus
 from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
@@ -30,6 +30,7 @@ from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report, Retired
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
+from proofstream.threads import ThreadError
 from proofstream.version import __version__
 from proofstream.waiting import wait_until
 from proofstream.wire import LineDecoder
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 HEALTH_EVENT_EVERY_S = 5.0
 _DRAIN_SHARE = 0.6
 _DEADLINE_CHECK_S = 0.1
+_GIVE_UP_S = 1.0
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
 _IN_CHILD = "this is the child of a fork, and the session is its parent's; call open_session in the child"
-_THREADS_HINT = "see `ulimit -u`, and the limit of the container or the service on tasks"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -173,10 +174,9 @@ class Host:
         try:
             for start in (self._closer.start, self.bus.start, *(lane.start for lane in self.lanes)):
                 start()
-        except RuntimeError as error:
+        except ThreadError as error:
             self._give_up(str(error))
-            hint = None if has_main_ended() else _THREADS_HINT
-            raise ThreadError(f"no thread can be started ({error})", hint=hint) from None
+            raise
 
     def _give_up(self, reason: str) -> None:
         """End what was started before a thread could not be. This does not wait."""
@@ -184,7 +184,7 @@ class Host:
             lane.give_up_unstarted(reason)
         self._on_end = None  # the caller says it
         if self._closer.is_started:
-            self._request_close(None if self.bus.is_started else 0.0)
+            self._request_close(_GIVE_UP_S if self.bus.is_started else 0.0)
         else:
             forget_host(self)
 

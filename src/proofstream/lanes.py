@@ -23,6 +23,7 @@ from proofstream.hookspecs import PluginContext
 from proofstream.intake import Wakeup
 from proofstream.lane_queue import LaneQueue, QueueBounds
 from proofstream.loader import PluginRecord, mark_unconfigured
+from proofstream.threads import start_thread
 
 if TYPE_CHECKING:
     from proofstream.config import HostSettings
@@ -96,7 +97,7 @@ class Lane:
 
     def start(self) -> None:
         """Start the thread, which configures the plugin."""
-        self._thread.start()
+        start_thread(self._thread)
 
     def give_up_unstarted(self, reason: str) -> None:
         """Let the bus and the host go on without the lane if its thread was not started."""

@@ -22,6 +22,7 @@ from proofstream.host import Host
 from proofstream.intake import Wakeup
 from proofstream.loader import Registry
 from proofstream.report import Report
+from proofstream.threads import ThreadError, start_thread
 
 EXIT_OK = 0
 EXIT_UNDELIVERED = 1
@@ -187,7 +188,11 @@ class Run:
 
     def _run_source(self, host: Host, feed: HostFeed) -> None:
         thread = threading.Thread(target=self._read, args=(feed,), name="proofstream-source", daemon=True)
-        thread.start()
+        try:
+            start_thread(thread)
+        except ThreadError:
+            host.close()
+            raise
         while not self._ended.wait(0.1):
             if self._must_end(host):
                 self._cut_short = True

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -79,7 +80,8 @@ def _watch_for_second(numbers: Collection[int]) -> None:
             if seen > 1:
                 _leave(128 + byte[0])
 
-    threading.Thread(target=watch, name=_SIGNALS_THREAD, daemon=True).start()
+    with suppress(RuntimeError):  # the system has no thread left; the handler sees to most second signals
+        threading.Thread(target=watch, name=_SIGNALS_THREAD, daemon=True).start()
 
 
 def end_soon(status: int) -> None:
@@ -95,7 +97,10 @@ def end_soon(status: int) -> None:
         time.sleep(_END_WITHIN_S)
         _leave(status)
 
-    threading.Thread(target=end, name="proofstream-end", daemon=True).start()
+    try:
+        threading.Thread(target=end, name="proofstream-end", daemon=True).start()
+    except RuntimeError:  # the system has no thread left
+        _leave(status)
 
 
 def _leave(status: int) -> NoReturn:

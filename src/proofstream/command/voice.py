@@ -60,8 +60,7 @@ class Voice:
             self._asked += 1
             self._changed.notify_all()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._speak, name=VOICE_THREAD, daemon=True)
-                self._thread.start()
+                self._start()
 
     def finish(self) -> None:
         """Return when everything queued so far is written, or when that takes too long."""
@@ -69,6 +68,16 @@ class Voice:
             last = self._asked
             if not self.is_stuck:
                 self.is_stuck = not self._changed.wait_for(lambda: self._said >= last, PATIENCE_S)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._speak, name=VOICE_THREAD, daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
+        except RuntimeError:  # the system has no thread left
+            while self._lines:
+                _write(self._lines.popleft())
+                self._said += 1
 
     def _speak(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from proofstream.sources.pacing import short_switches
+from proofstream.threads import ThreadError, start_thread
 
 BUFFER_BYTES = 4 * 2**20
 """How much is read ahead. After that the pipe fills up and holds back its writer."""
@@ -73,7 +74,7 @@ class Arrivals:
         self._waiting_bytes = min(_bytes_waiting(descriptor), BUFFER_BYTES)
         self.began_unix_nano: int = self._clock.now()
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def next_block(self, timeout_s: float) -> Block | None:
         """Return the next block, or None if none arrives in time. `has_ended` then says whether more may follow."""
@@ -166,7 +167,8 @@ _early: dict[int, Arrivals] = {}
 
 def read_early(descriptor: int) -> None:
     """Begin to read a descriptor, for whatever opens it later with `arrivals_at`."""
-    _early[descriptor] = Arrivals(descriptor)
+    with suppress(ThreadError):  # whatever opens it later says so
+        _early[descriptor] = Arrivals(descriptor)
 
 
 def arrivals_at(descriptor: int) -> Arrivals:
