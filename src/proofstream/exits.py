@@ -62,14 +62,19 @@ _registered: list[bool] = []
 def watch_host(host: OpenHost) -> None:
     """Close the host when the process exits, unless `forget_host` is called before."""
     _hosts.add(host)
-    if not _registered:
-        _registered.append(True)
-        _register_early()
-        _register_at_fork()
+    watch_process()
     # Exit handlers run last in, first out. Registered again for each host, ours runs before those of libraries that
     # earlier plugins imported, so those are still there when plugins finish.
     atexit.unregister(close_hosts)
     atexit.register(close_hosts)
+
+
+def watch_process() -> None:
+    """Register what is done around forks, and when the main thread ends. Calling it again does nothing."""
+    if not _registered:
+        _registered.append(True)
+        _register_early()
+        _register_at_fork()
 
 
 def forget_host(host: OpenHost) -> None:

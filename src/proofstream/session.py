@@ -405,4 +405,4 @@ def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
 
 
 def _without_closed(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    return tuple(session for session in sessions if not session.is_closed)
+    return tuple(session for session in sessions if session.is_inherited or not session.is_closed)

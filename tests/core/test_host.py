@@ -31,7 +31,6 @@ from proofstream import (
     UnknownEvent,
     hookimpl,
 )
-from proofstream.waiting import wait_until
 from proofstream.config import Config
 from proofstream.feeds import HostFeed
 from proofstream.health import PluginStatus
@@ -39,6 +38,7 @@ from proofstream.host import Host
 from proofstream.intake import HARD_FACTOR
 from proofstream.loader import Selection, load
 from proofstream.testing import RecordingPlugin
+from proofstream.waiting import wait_until
 from proofstream.wire import Decoded, encode_event
 
 MakeHost = Callable[..., Host]
