@@ -21,7 +21,7 @@ from proofstream.waiting import wait_until
 IMPORTS_S = 10.0
 """How long a fork waits for code that imports, from when that began."""
 
-WORK_S = 1.0
+WORK_S = 3.0
 """How long a fork waits for other code, from when that began: a batch that takes longer is not worth the wait."""
 
 _T = TypeVar("_T")

@@ -45,7 +45,7 @@ def fork_all():
         pids.append(pid)
         time.sleep(0.005)
     await_children(pids)
-session = observed(rerun={{"connections": ["file:r.rrd"]}})
+session = observed("rerun", rerun={{"connections": ["file:r.rrd"]}})
 prove(session, 1)
 {forking}
 """
