@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import socket
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,39 @@ os._exit(0)
     assert done.stdout.split() == ["True"] * 3
     (line,) = done.stderr.splitlines()
     assert line.startswith("proofstream: a process was forked while plugin slow was busy, ")
+
+
+@pytest.mark.parametrize("endpoint", ["http://localhost:9", "grpc://localhost:9"])
+def test_threads_of_plugins_import_nothing_once_the_plugins_are_ready(tmp_path: Path, endpoint: str) -> None:
+    code = f"""
+class Imports:
+    found = []
+    def find_spec(self, name, path=None, target=None):
+        self.found.append((threading.current_thread().name, name))
+session = open_session(plugins=["otel", "rerun", "record", "console"], config={{
+    "otel": {{"endpoint": {endpoint!r}}},
+    "rerun": {{"connections": ["file:r.rrd", "serve:{free_port()}"]}},
+    "record": {{"path": "r.jsonl"}},
+}})
+lanes = {{thread.name for thread in threading.enumerate() if thread.name.startswith("proofstream-")}}
+prove(session, 1)
+assert session.flush(30.0)
+imports = Imports()
+sys.meta_path.insert(0, imports)
+prove(session, 2)
+session.close(2.0)
+print([found for found in imports.found if found[0].startswith("proofstream-") and found[0] not in lanes])
+"""
+    done = run(code, tmp_path)
+
+    assert done.stdout == "[]\n"
+    assert "broken" not in done.stderr
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 # In the child

@@ -16,8 +16,12 @@ from proofstream.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
-def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def forking(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """The threads that fork, without those of other tests."""
+    threads: dict[int, float] = {}
+    monkeypatch.setattr(forks, "_forking", threads)
     monkeypatch.setattr(forks, "_told", [])
+    return threads
 
 
 class Worker:
@@ -102,14 +106,16 @@ def test_work_does_not_begin_before_a_fork_has_ended() -> None:
     assert not began_early
 
 
-def test_a_fork_whose_end_is_never_told_does_not_keep_work_out_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_whose_end_is_never_told_does_not_keep_work_out_for_ever(
+    monkeypatch: pytest.MonkeyPatch, forking: dict[int, float]
+) -> None:
     monkeypatch.setattr(forks, "IMPORTS_S", 0.1)
     before_fork()
     worker = Worker(60.0)
 
     assert worker.began.wait(10.0)
     worker.stop()
-    assert forks._forking == {}
+    assert not forking
 
 
 def test_threads_may_fork_at_the_same_time() -> None:
@@ -142,9 +148,9 @@ def test_a_ctrl_c_during_the_wait_is_raised_after_the_fork(busy: Worker) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes can fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_waits_for_no_thread_of_its_parent(busy: Worker) -> None:
+def test_a_child_waits_for_no_thread_of_its_parent(busy: Worker, forking: dict[int, float]) -> None:
     # As a fork by other means than Python's, such as uwsgi's: nothing was called before it.
-    forks._forking[1] = time.monotonic() + 60.0
+    forking[1] = time.monotonic() + 60.0
     child = os.fork()
     if not child:
         status = 1
@@ -155,6 +161,6 @@ def test_a_child_waits_for_no_thread_of_its_parent(busy: Worker) -> None:
                 status = 0
         finally:
             os._exit(status)
-    forks._forking.clear()
+    forking.clear()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     busy.end.set()
