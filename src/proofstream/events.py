@@ -2,7 +2,7 @@
 
 Names and fields are those of the producer's wire format (serde, externally tagged). Three rules apply to all events:
 
-- A field of the wire format is required, even if its value may be null.
+- A field of the wire format is required, unless its value may be null: then it may be left out, and is null.
 - A field that proofstream adds to a producer's event defaults to ``UNSET``, and is then absent from the JSON. Events
   that proofstream adds for producers have fields that may be absent or null.
 - A floating point number may be None. NaN and infinity have no JSON form, so producers write null for them, and
@@ -180,8 +180,8 @@ class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
 
     device_id: U64
     device_name: str
-    utilization: Float
-    free_memory_bytes: U64 | None
+    utilization: Float = None
+    free_memory_bytes: U64 | None = None
 
 
 class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
@@ -251,11 +251,11 @@ class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
 class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
     """Statistics over all values of an activation tensor. `sparsity` is the fraction of zeros."""
 
-    mean: Float
-    std_dev: Float
-    min: Float
-    max: Float
-    sparsity: Float
+    mean: Float = None
+    std_dev: Float = None
+    min: Float = None
+    max: Float = None
+    sparsity: Float = None
 
 
 class StateDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -360,7 +360,7 @@ class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
 class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
     """A proof begins. `num_layers` counts every layer of the circuit, including those not proved one by one."""
 
-    model_name: str | None
+    model_name: str | None = None
     backend: str
     num_layers: U64
     input_shape: Shape
@@ -375,8 +375,8 @@ class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
     input_shape: Shape
     output_shape: Shape
     trace_cost: U64
-    claim_value_approx: Float
-    gpu_device: U64 | None
+    claim_value_approx: Float = None
+    gpu_device: U64 | None = None
 
 
 class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
@@ -386,9 +386,9 @@ class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
     layer_idx: U64
     round: U64
     total_rounds: U64
-    poly_deg2: RoundPoly | None
-    poly_deg3: RoundPolyDeg3 | None
-    claim_value_approx: Float
+    poly_deg2: RoundPoly | None = None
+    poly_deg3: RoundPolyDeg3 | None = None
+    claim_value_approx: Float = None
 
     def __post_init__(self) -> None:
         # Not inherited from _WithFloats, which loops over all fields: rounds are the bulk of every stream.
@@ -402,7 +402,7 @@ class LayerEnd(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 
     layer_idx: U64
     kind: LayerProofKind
-    final_claim_value_approx: Float
+    final_claim_value_approx: Float = None
     duration_ms: U64
     rounds_completed: U64
 

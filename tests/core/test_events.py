@@ -155,10 +155,16 @@ def test_a_part_has_the_producers_fields(part: type[msgspec.Struct]) -> None:
 @pytest.mark.parametrize(
     "event_type", [*ev.PRODUCER_EVENTS, *ev.HOST_EVENTS, *PARTS, ev.UnknownEvent], ids=lambda t: t.__name__
 )
-def test_values_are_frozen_and_only_added_fields_are_optional(event_type: type[msgspec.Struct]) -> None:
+def test_values_are_frozen_and_only_fields_that_may_be_null_or_are_added_are_optional(
+    event_type: type[msgspec.Struct],
+) -> None:
     assert event_type.__struct_config__.frozen
     optional = [f for f in msgspec.structs.fields(event_type) if not f.required]
-    assert [f.name for f in optional] == ADDED.get(event_type, [])
+    by_producers = {**PRODUCER, **{part.__name__: fields for part, fields in PARTS.items()}}.get(
+        event_type.__name__, {}
+    )
+    may_be_null = [name for name, kind in by_producers.items() if kind.endswith("?")]
+    assert [f.name for f in optional] == [*may_be_null, *ADDED.get(event_type, [])]
     absent = (f.default in (msgspec.UNSET, None, (), {}) for f in optional)
     assert all(absent)
 
