@@ -52,6 +52,13 @@ class OtelPlugin:
         self.given_settings = settings
         self._telemetry: Telemetry | None = None
 
+    @property
+    def joins_other_traces(self) -> bool:
+        """Whether the application's provider may make the traces, so that their ids derive from nothing."""
+        trace = sys.modules.get("opentelemetry.trace")
+        # `get_tracer_provider` may load one, so look for the one that was set.
+        return self._tracer_provider is not None or getattr(trace, "_TRACER_PROVIDER", None) is not None
+
     @hookimpl
     def proofstream_options(self) -> Iterable[Option]:
         """Declare ``--otlp`` and ``--otlp-file``."""

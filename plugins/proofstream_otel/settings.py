@@ -17,6 +17,7 @@ MAX_NOTES = 512
 """The most span events per span that are not rounds."""
 
 _NO_LIMIT = 2**31
+_TRACE_ID = "{trace_id}"
 _SCHEMES = ("http://", "https://", "grpc://")
 _PhaseName: TypeAlias = Annotated[str, pydantic.Field(min_length=1, max_length=128)]
 _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
@@ -25,6 +26,12 @@ _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
 def _known_scheme(value: str | None) -> str | None:
     if value and not value.startswith(_SCHEMES):
         raise ValueError(f"{value!r} does not start with http://, https:// or grpc://")
+    return value
+
+
+def _with_place_for_id(value: str | None) -> str | None:
+    if value is not None and _TRACE_ID not in value:
+        raise ValueError(f"{value!r} has no {_TRACE_ID}")
     return value
 
 
@@ -42,6 +49,7 @@ class Settings(pydantic.BaseModel):
         rounds: How sumcheck rounds are exported.
         max_round_events: The most rounds that are exported of one span; a lower OTEL_SPAN_EVENT_COUNT_LIMIT wins.
         max_queue_bytes: The most memory that one signal's items take while they wait for the receiver, in bytes.
+        trace_url: Where a trace can be seen, with `{trace_id}` for its id.
         max_file_bytes: The size at which a file is set aside as ``traces-<n>.jsonl``.
     """
 
@@ -57,6 +65,7 @@ class Settings(pydantic.BaseModel):
     rounds: Rounds = Rounds.SPAN_EVENTS
     max_round_events: Annotated[int, pydantic.Field(ge=0, le=100_000)] = 512
     max_queue_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
+    trace_url: Annotated[str | None, pydantic.AfterValidator(_with_place_for_id)] = None
     max_file_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
 
     @property

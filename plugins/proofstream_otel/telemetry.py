@@ -56,6 +56,7 @@ class Telemetry:
                 self._listeners(chosen.rounds),
                 expected=ExpectedCosts(live=context.live, instance=context.identity.get("service.instance.id", "")),
                 budget=EventBudget(context.log),
+                trace_url=chosen.trace_url,
             )
 
     @property

@@ -71,7 +71,9 @@ from proofstream.events import (
     is_sheddable,
     kind_of,
 )
-from proofstream.opening import open_session
+from proofstream.notices import LastResort as _LastResort
+from proofstream.opening import open_session, open_session_async
+from proofstream.report import Report
 from proofstream.scopes import LayerScope, PhaseScope, ProofScope
 from proofstream.session import Session, current_session
 from proofstream.text import safe_text
@@ -114,9 +116,11 @@ if typing.TYPE_CHECKING:
     from proofstream.outputs import create_beside, make_private_folder, private_opener
     from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
     from proofstream.timelines import Timelines
+    from proofstream.trace_ids import TraceNote, derived_id, session_trace_id
 
-# What the library logs is shown where the application asks for it, and nowhere else.
-logging.getLogger("proofstream").addHandler(logging.NullHandler())
+# What the library logs is shown where the application asks for it; its warnings without being asked for, too, because
+# most provers set no logging up.
+logging.getLogger("proofstream").addHandler(_LastResort())
 
 __all__ = [
     "HOOK_API",
@@ -180,6 +184,7 @@ __all__ = [
     "ProofStart",
     "ProofstreamError",
     "Refusal",
+    "Report",
     "ReportLine",
     "ReportedDevices",
     "RoundPoly",
@@ -205,6 +210,7 @@ __all__ = [
     "Timelines",
     "Tool",
     "ToolCall",
+    "TraceNote",
     "TraceStarted",
     "UnknownEvent",
     "UsageError",
@@ -219,6 +225,7 @@ __all__ = [
     "commitment_hex",
     "create_beside",
     "current_session",
+    "derived_id",
     "encode_envelope",
     "encode_event",
     "gpu_snapshot",
@@ -228,6 +235,7 @@ __all__ = [
     "make_private_folder",
     "matmul_trace_cost",
     "open_session",
+    "open_session_async",
     "parse_toml",
     "private_opener",
     "read_envelope_log",
@@ -237,6 +245,7 @@ __all__ = [
     "reported_duration_ms",
     "reported_rounds",
     "safe_text",
+    "session_trace_id",
 ]
 
 _LATER = {
@@ -281,6 +290,9 @@ _LATER = {
     "reported_duration_ms": "reported",
     "reported_rounds": "reported",
     "Timelines": "timelines",
+    "TraceNote": "trace_ids",
+    "derived_id": "trace_ids",
+    "session_trace_id": "trace_ids",
 }
 """The names that are loaded when they are used, with the module of each."""
 

@@ -15,6 +15,7 @@ from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
 from proofstream.open_intervals import MOST_SHOWN_PHASES
 from proofstream.threads import start_thread
+from proofstream.trace_ids import TraceNote
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
@@ -305,6 +306,7 @@ class Bus:
                 origin=what.origin,
                 lineage=what.lineage,
                 captured=what.captured,
+                trace_note=what.trace_note,
                 job_id=job_id,
                 parent_job_id=what.parent_job_id,
             )
@@ -320,6 +322,7 @@ class Bus:
         time_source: str | None = None,
         lineage: tuple[str, ...] = (),
         captured: Mapping[str, object] = NO_CAPTURES,
+        trace_note: TraceNote | None = None,
         job_id: str | None = None,
         parent_job_id: str | None = None,
     ) -> Envelope:
@@ -337,6 +340,7 @@ class Bus:
             time_source=decoded.time_source if time_source is None else time_source,
             traceparent=decoded.traceparent,
             captured=captured,
+            trace_note=trace_note,
             lineage=lineage,
             crowded=type(decoded.event) in _CROWDING and _is_crowded(sender, decoded.event),
         )

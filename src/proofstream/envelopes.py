@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from proofstream.events import ProofEvent, is_sheddable, kind_of
+from proofstream.trace_ids import TraceNote
 
 PRODUCER = "producer"
 """Origin of events that a prover emitted."""
@@ -57,6 +58,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             `SessionOpened.time_source`.
         traceparent: The W3C trace context that was sent with the event, or None.
         captured: Values that plugins captured on the producer's thread for this event, by plugin name.
+        trace_note: Where a plugin that makes traces tells the producer which one this is; None if no producer asks.
         lineage: The plugins whose output this event descends from.
         crowded: Whether it starts or ends one of more phases than a proof shows one by one.
     """
@@ -72,6 +74,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_source: str | None = None
     traceparent: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
+    trace_note: TraceNote | None = None
     lineage: tuple[str, ...] = ()
     crowded: bool = False
 

@@ -36,6 +36,17 @@ def describe(error: BaseException) -> str:
     return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
 
 
+def describe_with_place(error: BaseException) -> str:
+    """Return an exception as `describe` does, and where in whose code it was raised."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return describe(error)
+    place = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+    return f"{describe(error)} (at {safe_text(place, _LONGEST_DESCRIPTION)})"
+
+
 def in_parentheses(hint: str | None) -> str:
     """Return a hint as the end of a line."""
     return f" ({hint})" if hint else ""

@@ -17,6 +17,7 @@ import msgspec
 
 from proofstream.bus import Bus
 from proofstream.closing import Closer
+from proofstream.counts import count_kind
 from proofstream.envelopes import HOST, NO_CAPTURES
 from proofstream.errors import PluginError, describe, in_parentheses
 from proofstream.events import PluginHealth, SessionOpened
@@ -27,10 +28,11 @@ from proofstream.intake import Intake, Posted
 from proofstream.lanes import Lane, queue_bounds
 from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
 from proofstream.publishing import Publisher, flood_problems
-from proofstream.report import Report, Retired
+from proofstream.report import Report
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
 from proofstream.threads import ThreadError
+from proofstream.undelivered import Retired, Wanted
 from proofstream.version import __version__
 from proofstream.waiting import wait_until
 from proofstream.wire import LineDecoder
@@ -63,6 +65,9 @@ class Host:
         may_be_idle: Whether a plugin that was asked for may have nothing to do.
         tell: Shows a plugin's line to the user without waiting; by default it goes to the logger ``proofstream``.
         on_end: Gets the report once, on a thread of the host; for a caller that may not live to see it from `close`.
+        on_useless: Gets a line for each plugin that gets no events although it should, as soon as that is known, on a
+            thread of the host, and whether it is logged already; for a caller that does not wait until plugins are
+            configured.
         traceback_hint: Says how to see the traceback of a plugin that failed.
     """
 
@@ -80,6 +85,7 @@ class Host:
         wall_clock: Callable[[], int] = time.time_ns,
         tell: Callable[[str], None] | None = None,
         on_end: Callable[[Report], None] | None = None,
+        on_useless: Callable[[str, bool], None] | None = None,
         traceback_hint: str = TRACEBACK_HINT,
     ) -> None:
         self.registry = registry
@@ -114,6 +120,7 @@ class Host:
         self.lanes: list[Lane] = [
             self._lane(record) for record in records if record.hooks is not None and record.hooks.act
         ]
+        self.intake.listening = bool(self.lanes)
         self.bus: Bus = Bus(
             intake=self.intake,
             decoder=LineDecoder(registry.catalog),
@@ -124,7 +131,17 @@ class Host:
         )
         for publisher in self.publishers.values():
             self.bus.watch(publisher.sender)
+        self._wanted = Wanted(
+            lanes=self.lanes,
+            bus=self.bus,
+            asked=self.asked,
+            chosen=self.asked | (self._chosen - self._optional),
+            may_be_idle=may_be_idle,
+        )
         self._on_end = on_end
+        self._on_useless = on_useless
+        self._said_useless: set[str] = set()
+        self._lost_facts: dict[str, int] = {}
         self._ending: tuple[str, str | None] = ("ended", None)
         self._started_at = time.monotonic()
         self._finish_s = self.settings.close_timeout_s
@@ -303,9 +320,23 @@ class Host:
         )
         captured = self.capture() if self.live else NO_CAPTURES
         posted = Posted(
-            event=opened, origin=HOST, time_unix_nano=opened_at, time_source=opened_time_source, captured=captured
+            event=opened,
+            origin=HOST,
+            time_unix_nano=opened_at,
+            time_source=opened_time_source,
+            captured=captured,
+            trace_note=session.trace_note,
         )
+        session.has_derived_trace_id = not (captured or opened.traceparent or self._may_join_other_traces)
         self.intake.append_item(session, posted)
+
+    @property
+    def _may_join_other_traces(self) -> bool:
+        plugins = (lane.record.hooks.plugin for lane in self.lanes if lane.record.hooks is not None)
+        try:
+            return any(getattr(plugin, "joins_other_traces", False) for plugin in plugins)
+        except Exception:  # noqa: BLE001 - a property of a third-party plugin, on the prover's thread
+            return True
 
     def capture(self) -> Mapping[str, object]:
         """Return what plugins capture on this thread, by plugin name."""
@@ -329,13 +360,16 @@ class Host:
 
     def close_session(
         self, session: Session, timeout_s: float | None = None, *, outcome: str, reason: str | None
-    ) -> None:
-        """End a session and forget it. This does not wait for the plugins."""
+    ) -> Report:
+        """End a session and forget it; return how things stand. This does not wait for the plugins."""
         session.send_end(outcome, reason)
+        if session.unreported and self._on_end is None:  # who gets the report says how many there were in all
+            _log.warning("%s: %d more refused", session.source, session.unreported)
         # Two connections may replay the same recorded session at once; the later one has taken the entry over.
         if self.sessions.get(session.session_id) is session:
             del self.sessions[session.session_id]
         self.retired.add_session(session)
+        return Report(problems=self.problems, refused=session.refused)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every plugin has consumed all that was emitted before; return whether that happened in time.
@@ -382,6 +416,35 @@ class Host:
             lane.check_stalled(now)
             self._publish_health(lane, now)
         self.intake.listening = any(lane.is_listening for lane in self.lanes)
+        self._count_lost_facts()
+        self._say_useless()
+
+    def _count_lost_facts(self) -> None:
+        for kind, count in self.intake.lost_facts.take_counts().items():
+            count_kind(self._lost_facts, kind, count)
+
+    def _say_useless(self) -> None:
+        if self._on_useless is None:
+            return
+        for lane, line in self._wanted.useless():
+            if lane.name not in self._said_useless:
+                self._said_useless.add(lane.name)
+                self._on_useless(line, lane.record.status is PluginStatus.FAILED)
+
+    @property
+    def problems(self) -> list[str]:
+        """What was asked for and not delivered so far. Any thread; it does not wait."""
+        if self._is_forked:
+            return self._problems_in_child
+        return self._problems(ended=False) if self._report is None else list(self._report.problems)
+
+    @property
+    def _problems_in_child(self) -> list[str]:
+        return [_IN_CHILD] if self.lanes else []
+
+    def _problems(self, *, ended: bool) -> list[str]:
+        floods = flood_problems(self.publishers, self.lanes)
+        return [*floods, *self._wanted.problems(lost_facts=dict(self._lost_facts), ended=ended)]
 
     def _publish_health(self, lane: Lane, now: float) -> None:
         health = lane.health()
@@ -426,7 +489,7 @@ class Host:
             reason: The reason for it.
         """
         if self._is_forked:
-            return Report(problems=[_IN_CHILD] if self.lanes else [])
+            return Report(problems=self._problems_in_child)
         if not self._closer.is_requested:
             self._ending = (outcome, reason)
         self._request_close(timeout_s)
@@ -446,11 +509,11 @@ class Host:
 
     def begin_exit(self, error: BaseException | None) -> None:
         """Begin to close, because the process exits. From now on, the first late event of each session is reported."""
-        for session in list(self.sessions.values()):
-            session.late_notice = self._late_notice("emitted after the session was closed at exit")
-        if error is not None and not self._closer.is_requested:
-            self._ending = ("interrupted", describe(error))
-        self._request_close(None)
+        self.warn_of_late_events("emitted after the session was closed at exit")
+        if error is None:
+            self.begin_close()
+        else:
+            self.begin_close(outcome="interrupted", reason=describe(error))
 
     def _request_close(self, timeout_s: float | None) -> None:
         begin = time.monotonic()
@@ -461,12 +524,23 @@ class Host:
             self._finish_s = min(_LONGEST_S, timeout_s)
         self._closer.request(begin + min(_LONGEST_S, timeout_s))
 
+    def begin_close(self, *, outcome: str = "ended", reason: str | None = None) -> None:
+        """Begin to close, without waiting. Any thread, and any instruction of it: this takes no lock."""
+        if not self._closer.is_requested:
+            self._ending = (outcome, reason)
+        self._request_close(None)
+
     def detach(self) -> None:
         """Disable the host in a forked child, which has none of its threads: emitting and closing do nothing."""
         for session in self.sessions.values():
             session.detach(self._late_notice(_IN_CHILD))
         self.intake.items.clear()
         self.intake.listening = False
+
+    def warn_of_late_events(self, text: str) -> None:
+        """Warn of the first event of each open session that comes after its end; the text says why it is lost."""
+        for session in list(self.sessions.values()):
+            session.late_notice = self._late_notice(text)
 
     def _late_notice(self, text: str) -> str | None:
         return text if self.lanes else None  # without plugins, events go nowhere by intention
@@ -503,16 +577,10 @@ class Host:
                 lane.count_rest()
         for session in (self._own_session, *(publisher.sender for publisher in self.publishers.values())):
             self.retired.add_session(session)  # each counts what was published through it and refused
-        lanes = [lane for lane in self.lanes if not (self._may_be_idle and lane.record.status is PluginStatus.IDLE)]
-        report.problems.extend(flood_problems(self.publishers, self.lanes))
-        report.fill(
-            lanes=lanes,
-            asked=self.asked,
-            wanted=self.asked | (self._chosen - self._optional),
-            bus=self.bus,
-            refused=self.retired.refused,
-            lost_facts=self.intake.lost_facts.take_counts(),
-        )
+        self._count_lost_facts()
+        self._say_useless()
+        report.refused = self.retired.refused
+        report.problems.extend(self._problems(ended=True))
 
     def _stop_lanes(self) -> bool:
         """Let the plugins finish; return whether everything was consumed before."""

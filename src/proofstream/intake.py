@@ -19,6 +19,7 @@ import msgspec
 from proofstream.counts import MOST_KINDS, OTHER_KINDS, count_kind
 from proofstream.envelopes import NO_CAPTURES, PRODUCER
 from proofstream.events import EventsLost, ProofEvent, is_sheddable, kind_of
+from proofstream.trace_ids import TraceNote
 from proofstream.wire import Decoded
 
 HARD_FACTOR = 16
@@ -93,6 +94,7 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     origin: str = PRODUCER
     parent_job_id: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
+    trace_note: TraceNote | None = None
     lineage: tuple[str, ...] = ()
     time_unix_nano: int | None = None
     time_source: str | None = None

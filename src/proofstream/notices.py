@@ -16,18 +16,37 @@ _said: set[str] = set()
 """Lines that this process has said by `warn_once`."""
 
 
-def warn_user(text: str) -> None:
-    """Log a line as a warning; write it to standard error if no handler would show it. Never raises.
+class LastResort(logging.Handler):
+    """Writes warnings to standard error, one line each, where the application gave no handler that would show them.
 
-    Our logger has a handler that does nothing, as a library's should. Because of it, Python's own last resort for
-    applications without logging does not show our warnings.
+    Python's own last resort does that only for loggers without any handler, shows less of where a line comes from, and
+    lets a producer's text through as it is.
     """
-    line = safe_text(text, _LONGEST_NOTICE)
-    _log.warning("%s", line)
-    if _log.isEnabledFor(logging.WARNING) and not _is_handled():
-        with suppress(Exception):  # it may be closed, or not exist
-            sys.stderr.write(f"proofstream: {line}\n")
-            sys.stderr.flush()
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record's message, unless another handler has it. Never raises."""
+        with suppress(Exception):  # the stream may be closed; a plugin's arguments may not fit its message
+            if not self._is_handled_elsewhere(record.name):
+                sys.stderr.write(f"proofstream: {safe_text(record.getMessage(), _LONGEST_NOTICE)}\n")
+                sys.stderr.flush()
+
+    def _is_handled_elsewhere(self, name: str) -> bool:
+        """Return whether the application has given the logger of this name, or one above it, a handler."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None:
+            if any(handler is not self and not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
+
+
+def warn_user(text: str) -> None:
+    """Log a line as a warning, on standard error if the application has not set logging up. Never raises."""
+    with suppress(Exception):  # of an application's handler or filter
+        _log.warning("%s", safe_text(text, _LONGEST_NOTICE))
 
 
 def warn_once(text: str) -> None:
@@ -35,13 +54,3 @@ def warn_once(text: str) -> None:
     if text not in _said and len(_said) < _MOST_REMEMBERED:
         _said.add(text)
         warn_user(text)
-
-
-def _is_handled() -> bool:
-    """Return whether the application has given our logger, or one above it, a handler."""
-    logger: logging.Logger | None = _log
-    while logger is not None:
-        if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
-            return True
-        logger = logger.parent if logger.propagate else None
-    return False

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from proofstream import exits
 from proofstream.errors import UsageError, in_parentheses
 from proofstream.forks import IMPORTS_S, apart_from_forks
 from proofstream.notices import warn_once, warn_user
-from proofstream.session import Session, enter, unobserved_session
+from proofstream.report import Report
+from proofstream.session import Session, enter, is_latest, unobserved_session
 from proofstream.threads import ThreadError
 from proofstream.visible_devices import device_environment
 from proofstream.waiting import wait_until
@@ -19,21 +24,25 @@ from proofstream.waiting import wait_until
 if TYPE_CHECKING:
     from proofstream.host import Host
     from proofstream.loader import PluginRecord
-    from proofstream.report import Report
+
+Plugins: TypeAlias = Sequence[str | object] | None
+Tables: TypeAlias = Mapping[str, Mapping[str, Any]] | None
+Scope: TypeAlias = Literal["process", "context"]
 
 
 def open_session(
     *,
-    plugins: Sequence[str | object] | None = None,
-    config: Mapping[str, Mapping[str, Any]] | None = None,
+    plugins: Plugins = None,
+    config: Tables = None,
     source: str = "python",
-    scope: Literal["process", "context"] = "process",
+    scope: Scope = "process",
 ) -> Session:
     """Start observing: make a host with plugins and a session that is current until it is closed.
 
     This does not wait for the plugins to get ready. Use the session in a ``with`` block, or call its `close`; otherwise
-    it is closed when the program ends. What was asked for and not delivered is logged as a warning, and written to
-    standard error if the application has not set logging up.
+    it is closed when the program ends, or when a later session has taken its place and nothing refers to it any more.
+    What was asked for and cannot be delivered is logged as a warning, and written to standard error if the application
+    has not set logging up.
 
     Args:
         plugins: Names of plugins, or instances of plugins; by default, all installed ones that are used unasked.
@@ -47,20 +56,79 @@ def open_session(
         ConfigError: Something in `config`, or in what a plugin's constructor was given, is not acceptable. Mistakes in
             files and in the environment are warnings: they are left out.
     """
+    return _start(plugins, config, source, scope, _caller()).enter()
+
+
+def open_session_async(
+    *,
+    plugins: Plugins = None,
+    config: Tables = None,
+    source: str = "python",
+    scope: Scope = "process",
+) -> SessionOpening:
+    """Open a session as `open_session` does, on a thread, so that an event loop goes on meanwhile.
+
+    Use it as ``async with open_session_async(...) as session``, which also closes the session on a thread, or as
+    ``session = await open_session_async(...)``. The session is then current in the task that waits for it.
+    The arguments and the errors are those of `open_session`.
+    """
+    place = _caller()
+    return SessionOpening(lambda: _start(plugins, config, source, scope, place))
+
+
+class SessionOpening:
+    """A session that is being opened on a thread: await it, or use it in an ``async with`` block."""
+
+    def __init__(self, start: Callable[[], _Opened | _Unobserved]) -> None:
+        self._start = start
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[Any, Any, Session]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._open()
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import asyncio  # which a program with an event loop has imported already
+
+        session, self._session = self._session, None
+        if session is not None:
+            # If the task is cancelled meanwhile, the closing goes on.
+            await asyncio.to_thread(session.__exit__, kind, error, traceback)
+
+    async def _open(self) -> Session:
+        import asyncio
+
+        # The thread gets a copy of this context, so plugins capture from it; what it sets itself is lost with the copy.
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            opened = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_give_up)
+            raise
+        return opened.enter()
+
+
+def _give_up(starting: Any) -> None:
+    """Close what was opened for a task that was cancelled meanwhile."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().begin_close("nothing waited for it any more")
+
+
+def _start(plugins: Plugins, config: Tables, source: str, scope: Scope, place: _Place) -> _Opened | _Unobserved:
     exits.watch_process()
-    session, host = _open(plugins, config, source, scope)
-    if host is not None and exits.NO_LATE_THREADS:
-        wait_until(lambda: host.is_configured, deadline=time.monotonic() + host.settings.configure_timeout_s)
-    return session
+    opened = _open(plugins, config, source, scope, place)
+    if exits.NO_LATE_THREADS:
+        opened.wait_configured()
+    return opened
 
 
 @apart_from_forks("open_session", IMPORTS_S)
-def _open(
-    plugins: Sequence[str | object] | None,
-    config: Mapping[str, Mapping[str, Any]] | None,
-    source: str,
-    scope: Literal["process", "context"],
-) -> tuple[Session, Host | None]:
+def _open(plugins: Plugins, config: Tables, source: str, scope: Scope, place: _Place) -> _Opened | _Unobserved:
     # Imported here, because it takes a third of the time that `import proofstream` may take.
     from proofstream.config import load_config
     from proofstream.host import Host
@@ -89,49 +157,189 @@ def _open(
             warn_once(
                 f"config has settings for plugin {name}, which this session does not use (plugins=[...] names it)"
             )
+    opened = _Opened(place, process_wide=scope == "process")
+    is_observed = bool(asked or automatic)  # without plugins, events go nowhere by intention
     host = Host(
         registry=registry,
         config=merged,
         asked=asked,
         wanted=automatic,
-        on_end=_warn_of_losses if asked or automatic else None,
+        on_end=opened.tell_end if is_observed else None,
+        on_useless=opened.tell_useless if is_observed else None,
     )
     try:
         host.start()
     except ThreadError as error:
-        warn_user(f"nothing is observed: {error}{in_parentheses(error.hint)}")
-        return unobserved_session(source), None
+        return _Unobserved(source, f"nothing is observed: {error}{in_parentheses(error.hint)}")
     exits.warn_if_too_late()
-    owner = _Opened(host)
-    session = host.new_session(source=source, owner=owner)
-    host.announce(session, time_source="envelope", in_process=True, resource=device_environment(os.environ))
-    owner.leave = enter(session, process_wide=scope == "process")
-    return session, host
+    opened.begin(host, source)
+    return opened
+
+
+class _Unobserved:
+    """Stands in for an opened session that could not be observed, which is said once."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        warn_user(problem)
+        self._session = unobserved_session(source, problem)
+
+    def enter(self) -> Session:
+        return self._session
+
+    def wait_configured(self) -> None:
+        """Return: nothing gets ready."""
+
+    def begin_close(self, because: str) -> None:
+        self._session.close(reason=because)
 
 
 class _Opened:
-    """Owns a session that has a host to itself, and closes both."""
+    """A session that has a host to itself. Owns both, and closes them.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.leave: Callable[[], None] = lambda: None
-        self.capture = host.capture
-        self.flush = host.flush
+    Nothing but the code that opened the session holds the object that `enter` returns. So it is noticed when that code
+    holds it no more: when a cell of a notebook is run again, for instance, which binds its variable to a new session. A
+    session that was never held is the process's, though: `current_session` returns it.
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
-        self.leave()
-        self._host.close(timeout_s, outcome=outcome, reason=reason)
+    Args:
+        place: Where it was opened.
+        process_wide: Whether it is current in the whole process.
+    """
+
+    host: Host
+    session: Session
+
+    def __init__(self, place: _Place, *, process_wide: bool) -> None:
+        self.place = place
+        self._process_wide = process_wide
+        self._held: weakref.ref[Session] | None = None
+        self._leave: Callable[[], None] = lambda: None
+        self._said: set[str] = set()
+        self._closed_because: str | None = None
+
+    def begin(self, host: Host, source: str) -> None:
+        """Begin the session, whose host has started."""
+        self.host = host
+        self.session = host.new_session(source=source, owner=self)
+        host.announce(self.session, time_source="envelope", in_process=True, resource=device_environment(os.environ))
+
+    def wait_configured(self) -> None:
+        """Wait until the plugins are ready, or have had their time for that."""
+        deadline = time.monotonic() + self.host.settings.configure_timeout_s
+        wait_until(lambda: self.host.is_configured, deadline=deadline)
+
+    def enter(self) -> Session:
+        """Make the session current, and return it as the caller is to hold it."""
+        held = self.session.twin()
+        self._held = weakref.ref(held, self._let_go)
+        if self._process_wide:
+            _close_forgotten(self.place)
+            _process_wide.append(self)
+            find: Callable[[], Session] = self._find
+        else:
+
+            def find() -> Session:
+                return held
+
+        self._leave = enter(self.session.session_id, find, process_wide=self._process_wide)
+        return held
+
+    def _find(self) -> Session:
+        held = None if self._held is None else self._held()
+        return self.session if held is None else held
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the code that opened the session holds it."""
+        return self._held is not None and self._held() is not None
+
+    def _let_go(self, _: object) -> None:
+        """Close the session if nothing can reach it; in whatever code happened to drop it, so without a lock."""
+        if self.session.is_closed:
+            return
+        if not self._process_wide:
+            self.begin_close("nothing refers to it any more")
+        elif not is_latest(self.session.session_id):
+            self.begin_close("nothing refers to it any more, and a later session has taken its place")
+
+    def begin_close(self, because: str) -> None:
+        """Begin to close the session, without waiting, unless it is closed."""
+        if not self.session.is_closed:
+            self._closed_because = because
+            self._end_being_current()
+            self.host.begin_close(reason=because)
+
+    def _end_being_current(self) -> None:
+        self.host.warn_of_late_events("emitted after the session was closed")
+        self._leave()
+        with contextlib.suppress(ValueError):
+            _process_wide.remove(self)
+
+    # As the session's owner
+
+    def capture(self) -> Mapping[str, object]:
+        return self.host.capture()
+
+    def flush(self, timeout_s: float) -> bool:
+        return self.host.flush(timeout_s)
+
+    @property
+    def problems(self) -> list[str]:
+        return self.host.problems
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
+        self._end_being_current()
+        return self.host.close(timeout_s, outcome=outcome, reason=reason)
+
+    # On a thread of the host
+
+    def tell_useless(self, problem: str, is_logged: bool) -> None:
+        """Say at once that a plugin gets no events although it should, unless its lane has logged that."""
+        self._said.add(problem)
+        if not is_logged:
+            warn_user(f"not delivered: {problem}")
+
+    def tell_end(self, report: Report) -> None:
+        """Say what the plugins did not get, except what was said before."""
+        if self._closed_because is not None:
+            warn_user(f"the session that was opened at {self.place.shown} is closed: {self._closed_because}")
+        for problem in report.problems:
+            if problem not in self._said:
+                warn_user(f"not delivered: {problem}")
+        if report.refused:
+            warn_user(f"not delivered: {report.refused} refused")
+
+
+_process_wide: list[_Opened] = []
+
+
+def _close_forgotten(place: _Place) -> None:
+    """Close the sessions that a notebook's cell opened when it ran before, if it never held them.
+
+    A program may well open several at one place, in a loop, without holding them. A cell that runs again means another.
+    """
+    for opened in _process_wide.copy():
+        if opened.place.is_run_again_as(place) and not opened.is_held:
+            opened.begin_close("a later one from the same place has taken its place")
+
+
+class _Place(NamedTuple):
+    """A place in somebody's code, which is known only as long as that runs or may run again."""
+
+    shown: str
+    code: weakref.ref[CodeType]
+
+    def is_run_again_as(self, later: _Place) -> bool:
+        """Return whether this text was compiled once more: a notebook's cell that runs again, or a module reloaded."""
+        return self.shown == later.shown and self.code() is not later.code()
+
+
+def _caller() -> _Place:
+    """Return where the code is that called our caller."""
+    frame = sys._getframe(2)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented
+    return _Place(f"{frame.f_code.co_filename}:{frame.f_lineno}", weakref.ref(frame.f_code))
 
 
 def _warn_of_unusable(record: PluginRecord) -> None:
     """Say that a plugin cannot be used although it has settings. That must not end the prover."""
     hint = in_parentheses(record.hint)
     warn_user(f"plugin {record.label} has settings and is {record.status.value}: {record.reason}{hint}")
-
-
-def _warn_of_losses(report: Report) -> None:
-    """Say what the plugins did not get; without plugins, events go nowhere by intention."""
-    for problem in report.problems:
-        warn_user(f"not delivered: {problem}")
-    if report.refused:
-        warn_user(f"not delivered: {report.refused} refused (the logger proofstream.session says why)")

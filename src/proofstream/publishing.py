@@ -139,10 +139,14 @@ class Publisher:
 
 
 def flood_problems(publishers: Mapping[str, Publisher], lanes: Iterable[Lane]) -> Iterator[str]:
-    """Return a line for each plugin that published faster than the bus, or another plugin, could take its events."""
+    """Return a line for each plugin that published faster than the bus, or another plugin, could take its events.
+
+    Any thread: the counts are copied, because others add to them.
+    """
     for name, publisher in publishers.items():
         if publisher.flooded:
-            yield f"plugin {name} published too fast; dropped: {counts_in_words(publisher.flooded)}"
+            yield f"plugin {name} published too fast; dropped: {counts_in_words(dict(publisher.flooded))}"
     for lane in lanes:
-        for name, counts in lane.queue.flooded_by.items():
-            yield f"plugin {name} published faster than plugin {lane.name} took it; dropped: {counts_in_words(counts)}"
+        for name, counts in dict(lane.queue.flooded_by).items():
+            words = counts_in_words(dict(counts))
+            yield f"plugin {name} published faster than plugin {lane.name} took it; dropped: {words}"

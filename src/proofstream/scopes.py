@@ -24,6 +24,7 @@ from proofstream.events import (
     RoundPolyDeg3,
     SumcheckRound,
 )
+from proofstream.trace_ids import TraceNote
 
 Emit: TypeAlias = Callable[[ProofEvent], None]
 """Sends an event of one job."""
@@ -167,16 +168,31 @@ class ProofScope:
     Attributes:
         job_id: The job id, by which proofs that run at once are told apart.
         emit: Send another event as part of this proof, as `Session.emit` does outside of it.
+        has_ended: Whether the block was left.
+        trace_note: Where plugins tell in which trace the proof is.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, report_misuse: Callable[[str], None]) -> None:
         self.job_id: str = place.job_id
         self.emit: Emit = place.emit
+        self.has_ended: bool = False
+        self.trace_note: TraceNote = TraceNote()
+        self._report_misuse = report_misuse
         self._place = place
         self._started = time.monotonic()
         self._layers_proved = 0
         self._weight_openings = 0
         self._binding_mode = "none"
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of the proof's trace, 32 hex digits; None until a plugin has begun it, as after `Session.flush`."""
+        return self.trace_note.trace_id
+
+    @property
+    def trace_url(self) -> str | None:
+        """Where the proof's trace can be seen; None as long as no plugin has said that."""
+        return self.trace_note.url
 
     def layer(
         self,
@@ -207,6 +223,8 @@ class ProofScope:
 
     @contextlib.contextmanager
     def _layer(self, start: LayerStart, proof_kind: LayerProofKind) -> Generator[LayerScope]:
+        if self.has_ended:
+            self._report_misuse("a layer begins after the block of its proof was left, and is no part of the proof")
         scope = LayerScope(self._place, start.layer_idx, proof_kind)
         self.emit(start)
         yield scope

@@ -8,11 +8,12 @@ import itertools
 import logging
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Never, Protocol, Self
+from typing import NamedTuple, Never, Protocol, Self
 
 from proofstream.envelopes import HOST, NO_CAPTURES, RECONSTRUCTED
-from proofstream.errors import describe
+from proofstream.errors import describe, describe_with_place
 from proofstream.events import (
     LayerEnd,
     PhaseEnd,
@@ -23,9 +24,11 @@ from proofstream.events import (
     SessionClosed,
     kind_of,
 )
-from proofstream.intake import Intake, KindCounts, Posted, SenderInJob
+from proofstream.intake import Intake, IntakeItem, KindCounts, Posted, SenderInJob
 from proofstream.notices import warn_user
+from proofstream.report import Report
 from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
+from proofstream.trace_ids import TraceNote, session_trace_id
 from proofstream.wire import MAX_NAME_CHARS
 
 _log = logging.getLogger("proofstream.session")
@@ -49,19 +52,47 @@ class SessionOwner(Protocol):
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long."""
         ...
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+    @property
+    def problems(self) -> list[str]:
+        """What was asked for and not delivered so far."""
+        ...
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
         """End the session by its `send_end`, and the host if the session has it to itself."""
         ...
 
 
-class Session:
+class _Bound:
+    """How many items fit into the intake, as a session sees it."""
+
+    __slots__ = ("capacity",)
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+
+
+class _Entrance:
+    """What `Session.emit` reads. In slots, that costs a twin no more than the session: see `Session.twin`."""
+
+    __slots__ = ("_append", "_bound", "_clock", "_items")
+
+    _append: Callable[[IntakeItem], None]
+    _bound: _Bound
+    _clock: Callable[[], int]
+    _items: deque[IntakeItem]
+
+
+class Session(_Entrance):
     """One producer's stream of events. Any thread may emit. Only `flush` and `close` wait; nothing raises.
 
     Attributes:
-        session_id: The session's id. Trace ids are derived from it.
+        session_id: The session's id.
         source: Where the events come from, as shown to the user.
         dropped: Events that did not fit into the intake, by kind.
         refused: How many lines and events were invalid.
+        unreported: How many of them were counted without a word.
+        trace_note: Where plugins tell in which trace the session's own span is.
+        has_derived_trace_id: Whether the id of that trace is known to derive from the session's.
         is_inherited: Whether this is the child of a fork, and the session its parent's.
         late_notice: Why the first event that comes after the end is lost, for a warning; None if it is worth none.
     """
@@ -79,8 +110,9 @@ class Session:
         self.source = source
         self.dropped: KindCounts = KindCounts()
         self.refused: int = 0
-        self._reported = 0
-        self._told_before = 0
+        self.unreported: int = 0
+        self._reported: set[str] = set()
+        self._misused: set[str] = set()
         self.last_time_unix_nano: int | None = None
         self.behind_ns: int = 0
         self.phases: int = 0
@@ -88,15 +120,18 @@ class Session:
         self.ended = False
         self.late_notice: str | None = None
         self.is_inherited: bool = False
+        self.trace_note: TraceNote = TraceNote()
+        self.has_derived_trace_id: bool = False
         self._intake = intake
         self._owner = owner
         self._replayed = replayed
         self._jobs = itertools.count(1)
+        self._open_jobs: set[str] = set()
         # The intake's parts, bound once: `emit` is the prover's cost, and each attribute lookup adds to it.
         self._items = intake.items
         self._append = intake.items.append
         self._clock = intake.clock
-        self._capacity = intake.capacity
+        self._bound = _Bound(intake.capacity)
         self._closed = False
 
     @property
@@ -104,10 +139,24 @@ class Session:
         """True once the session is closed. Events emitted after that are dropped."""
         return self._closed
 
+    @property
+    def trace_id(self) -> str | None:
+        """The id of the trace in which the session's own span is, 32 hex digits. Its proofs have traces of their own.
+
+        None as long as it is not known: it may be that of a trace which the application has begun.
+        """
+        told = self.trace_note.trace_id
+        return session_trace_id(self.session_id) if told is None and self.has_derived_trace_id else told
+
+    @property
+    def trace_url(self) -> str | None:
+        """Where the session's trace can be seen; None as long as no plugin has said that."""
+        return self.trace_note.url
+
     def emit(self, event: ProofEvent) -> None:
         """Send one event. The bus checks it later; an invalid event is refused and counted."""
         # No lock: threads that pass the check together may overfill the intake by one item each, which is harmless.
-        if len(self._items) < self._capacity:
+        if len(self._items) < self._bound.capacity:
             self._append((self._clock(), self, event))
         else:
             self._squeeze_in(event)
@@ -123,7 +172,7 @@ class Session:
         except (KeyboardInterrupt, SystemExit):
             raise  # the user, or a signal's handler, ends the prover
         except BaseException as error:  # noqa: BLE001 - observing must never stop the prover; a Rust panic is no Exception
-            self.refuse_event("emit_if", describe(error))
+            self.refuse_event("emit_if", describe_with_place(error))
             return
         self.emit(event)
 
@@ -167,15 +216,26 @@ class Session:
         around = place_in(self.session_id)
         parent = around.job_id if around is not None and around.in_proof else None
         captured = NO_CAPTURES if self._closed else self._owner.capture()
-        self.post(Posted(event=start, captured=captured, parent_job_id=parent), sender)
-        scope = ProofScope(place)
+        self._begin_job(job_id)
+        scope = ProofScope(place, self.report_misuse)
+        start_posted = Posted(event=start, captured=captured, parent_job_id=parent, trace_note=scope.trace_note)
+        self.post(start_posted, sender)
         try:
             with standing(place):
                 yield scope
         except BaseException as error:  # an interrupt or an exit aborts the proof, too
             place.emit(ProofAborted(reason=describe(error)))
             raise
-        place.emit(scope.completion())
+        else:
+            place.emit(scope.completion())
+        finally:
+            scope.has_ended = True
+            self._open_jobs.discard(job_id)
+
+    def _begin_job(self, job_id: str) -> None:
+        if job_id in self._open_jobs:
+            self.report_misuse(f"two proofs with the job id {job_id!r} are open at once, and mix; give each its own")
+        self._open_jobs.add(job_id)
 
     def phase(self, name: str, **attributes: Attribute) -> contextlib.AbstractContextManager[PhaseScope]:
         """Open a phase for the length of a ``with`` block. An exception inside ends it as failed and propagates.
@@ -204,8 +264,15 @@ class Session:
         """
         return self._owner.flush(timeout_s)
 
-    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> None:
-        """End the session, and its host too if `open_session` started one. Calling it again does nothing more.
+    @property
+    def problems(self) -> list[str]:
+        """What was asked for and not delivered so far, a line for each. After `close`, what its report says."""
+        return self._owner.problems
+
+    def close(self, timeout_s: float | None = None, *, outcome: str = "ended", reason: str | None = None) -> Report:
+        """End the session, and its host too if `open_session` started one. Return what was not delivered.
+
+        Calling it again waits for the rest of that, if there is any, and returns the same.
 
         A KeyboardInterrupt during the wait leaves the plugins two more seconds and is raised after that.
 
@@ -214,7 +281,7 @@ class Session:
             outcome: `ended`, `lost` or `interrupted`.
             reason: Why the session ended, or None.
         """
-        self._owner.close_session(self, timeout_s, outcome=outcome, reason=reason)
+        return self._owner.close_session(self, timeout_s, outcome=outcome, reason=reason)
 
     def __enter__(self) -> Self:
         return self
@@ -228,12 +295,20 @@ class Session:
 
     # For the host
 
+    def twin(self) -> Session:
+        """Return another object with the same state, so that one can be dropped, and the other not."""
+        twin = Session.__new__(Session)
+        twin.__dict__ = self.__dict__
+        for name in _Entrance.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin
+
     def send_end(self, outcome: str, reason: str | None) -> None:
         """Send the session's end, and drop what is emitted after it. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
-        self._capacity = _ALWAYS_FULL
+        self._bound.capacity = _ALWAYS_FULL
         if not self.closing_sent:
             # Made when the bus reaches it: only then are all earlier events checked and `refused` is final.
             self._intake.append_item(
@@ -246,12 +321,10 @@ class Session:
                     time_source=RECONSTRUCTED if self._replayed else None,
                 ),
             )
-        if more := self.refused - self._reported - self._told_before:
-            _log.warning("%s: %d more refused", self.source, more)
 
     def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
-        if len(self._items) < self._capacity:
+        if len(self._items) < self._bound.capacity:
             self._append((self._clock(), job or self, what))
             return True
         return self._squeeze_in(what, job)
@@ -266,16 +339,26 @@ class Session:
         return False
 
     def refuse_event(self, kind: str, reason: str) -> None:
-        """Count an invalid event. Logs the first 20."""
+        """Count an invalid event, and log why, as `report_refusal` does."""
         self.report_refusal(f"{kind} event refused: {reason}")
 
     def report_refusal(self, text: str, *, again: bool = False) -> None:
-        """Count a line or event that could not be read. Logs the first 20, without what is said again."""
+        """Count a line or event that could not be read. Logs the first 20 texts, each once."""
         self.refused += 1
-        self._told_before += again
-        if not again and self._reported < _REPORTED_REFUSALS:
-            self._reported += 1
-            _log.warning("%s: %s", self.source, text)
+        if again:
+            return
+        if text in self._reported or len(self._reported) >= _REPORTED_REFUSALS:
+            self.unreported += 1
+            return
+        self._reported.add(text)
+        # Without plugins, events go nowhere by intention.
+        _log.log(logging.WARNING if self._intake.listening else logging.DEBUG, "%s: %s", self.source, text)
+
+    def report_misuse(self, text: str) -> None:
+        """Warn that blocks are used so that the events do not tell what happened; each text once."""
+        if not self._closed and text not in self._misused and len(self._misused) < _REPORTED_REFUSALS:
+            self._misused.add(text)
+            warn_user(f"{self.source}: {text}")
 
     def seen(self, time_unix_nano: int) -> None:
         """Remember the time of the latest event."""
@@ -283,14 +366,14 @@ class Session:
 
     def fit_to_intake(self) -> None:
         """Adopt the intake's capacity, which has changed. Only the bus's thread calls this."""
-        self._capacity = self._intake.capacity
+        self._bound.capacity = self._intake.capacity
         if self._closed:  # looked at last: another thread may have closed the session meanwhile
-            self._capacity = _ALWAYS_FULL
+            self._bound.capacity = _ALWAYS_FULL
 
     def detach(self, late_notice: str | None) -> None:
         """Disable the session in a forked child, which has no bus thread to read its events."""
         self._closed = True
-        self._capacity = _ALWAYS_FULL
+        self._bound.capacity = _ALWAYS_FULL
         self.is_inherited = True
         self.late_notice = late_notice
 
@@ -326,18 +409,30 @@ class _NoOwner:
     def flush(self, timeout_s: float) -> bool:
         return True
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
-        return None
+    @property
+    def problems(self) -> list[str]:
+        return []
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
+        return Report()
 
 
 class _Unobserved(_NoOwner):
     """Owner of a session that could not be observed."""
 
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
     def flush(self, timeout_s: float) -> bool:
         return False
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+    @property
+    def problems(self) -> list[str]:
+        return [self._problem]
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
         session.send_end(outcome, reason)
+        return Report(problems=self.problems)
 
 
 class NoSession(Session):
@@ -359,9 +454,16 @@ class NoSession(Session):
         return False
 
 
+class _Current(NamedTuple):
+    """A session that is current somewhere, by a function that returns it."""
+
+    session_id: str
+    find: Callable[[], Session]
+
+
 _NO_SESSION = NoSession()
-_in_context: contextvars.ContextVar[tuple[Session, ...]] = contextvars.ContextVar("proofstream_sessions", default=())
-_of_process: list[Session] = []
+_in_context: contextvars.ContextVar[tuple[_Current, ...]] = contextvars.ContextVar("proofstream_sessions", default=())
+_of_process: list[_Current] = []
 
 
 def current_session() -> Session:
@@ -373,36 +475,49 @@ def current_session() -> Session:
     return _latest_open(here) or _latest_open(of_process) or _inherited(here) or _inherited(of_process) or _NO_SESSION
 
 
-def _latest_open(sessions: Sequence[Session]) -> Session | None:
-    return next((session for session in reversed(sessions) if not session.is_closed), None)
+def _latest_open(currents: Sequence[_Current]) -> Session | None:
+    return next((session for at in reversed(currents) if not (session := at.find()).is_closed), None)
 
 
-def _inherited(sessions: Sequence[Session]) -> Session | None:
-    return next((session for session in reversed(sessions) if session.is_inherited), None)
+def _inherited(currents: Sequence[_Current]) -> Session | None:
+    return next((session for at in reversed(currents) if (session := at.find()).is_inherited), None)
 
 
-def unobserved_session(source: str) -> Session:
-    """Return a session for a run in which nothing can be observed."""
-    return NoSession(source=source, owner=_Unobserved())
+def unobserved_session(source: str, problem: str) -> Session:
+    """Return a session for a run in which nothing can be observed, and the problem with it."""
+    return NoSession(source=source, owner=_Unobserved(problem))
 
 
-def enter(session: Session, *, process_wide: bool) -> Callable[[], None]:
-    """Make `session` current. Returns a function that makes the session current again that was so before.
+def is_latest(session_id: str) -> bool:
+    """Return whether this is the latest process-wide session that is open: `current_session` finds it everywhere."""
+    latest = _latest_open(_of_process)
+    return latest is not None and latest.session_id == session_id
+
+
+def enter(session_id: str, find: Callable[[], Session], *, process_wide: bool) -> Callable[[], None]:
+    """Make a session current. Returns a function that makes the session current again that was so before.
 
     Sessions may end in any order, and elsewhere than they began: the current one is the latest that is open.
+
+    Args:
+        session_id: Its id.
+        find: Returns the session. What this refers to stays alive as long as the session is current.
+        process_wide: Whether it is current in other contexts than this one, too.
     """
-    _in_context.set((*_without_closed(_in_context.get()), session))
+    current = _Current(session_id, find)
+    _in_context.set((*_without_closed(_in_context.get()), current))
     if process_wide:
-        _of_process.append(session)
+        _of_process.append(current)
 
     def leave() -> None:
         # Contexts that were copied from this one keep the session in their tuple, and pass over it once it is closed.
-        _in_context.set(tuple(other for other in _in_context.get() if other is not session))
-        with contextlib.suppress(ValueError):
-            _of_process.remove(session)
+        _in_context.set(tuple(at for at in _in_context.get() if at.session_id != session_id))
+        for at in [at for at in _of_process if at.session_id == session_id]:
+            with contextlib.suppress(ValueError):
+                _of_process.remove(at)
 
     return leave
 
 
-def _without_closed(sessions: Sequence[Session]) -> tuple[Session, ...]:
-    return tuple(session for session in sessions if session.is_inherited or not session.is_closed)
+def _without_closed(currents: Sequence[_Current]) -> tuple[_Current, ...]:
+    return tuple(at for at in currents if (session := at.find()).is_inherited or not session.is_closed)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from proofstream import EventsLost, Log, LogLevel, ProofAborted
 from proofstream.intake import HARD_FACTOR, Gap, Intake, KindCounts, Wakeup
+from proofstream.report import Report
 from proofstream.session import NoSession, Session
 
 
@@ -20,8 +21,12 @@ class NoOwner:
     def flush(self, timeout_s: float) -> bool:
         return True
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
-        return None
+    @property
+    def problems(self) -> list[str]:
+        return []
+
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
+        return Report()
 
 
 def test_wakeup_wakes_a_waiter_and_is_used_up() -> None:

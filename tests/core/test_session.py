@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proofstream
-from proofstream import LayerEnd, LayerKind, LayerProofKind, Log, LogLevel, ProofAborted, ProofComplete, SumcheckRound
+from proofstream import (
+    LayerEnd,
+    LayerKind,
+    LayerProofKind,
+    Log,
+    LogLevel,
+    ProofAborted,
+    ProofComplete,
+    Report,
+    SumcheckRound,
+)
 from proofstream.host import Host
 from proofstream.intake import Intake
 from proofstream.session import NoSession, Session, current_session, enter
@@ -148,18 +158,23 @@ class Owner:
     def capture(self) -> dict[str, object]:
         return {}
 
+    @property
+    def problems(self) -> list[str]:
+        return []
+
     def flush(self, timeout_s: float) -> bool:
         return True
 
-    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> None:
+    def close_session(self, session: Session, timeout_s: float | None, *, outcome: str, reason: str | None) -> Report:
         self.leave()
         session.send_end(outcome, reason)
+        return Report()
 
 
 def enter_new(*, process_wide: bool) -> Session:
     owner = Owner()
     session = Session(intake=Intake(capacity=1, clock=lambda: 0), owner=owner, source="test")
-    owner.leave = enter(session, process_wide=process_wide)
+    owner.leave = enter(session.session_id, lambda: session, process_wide=process_wide)
     return session
 
 

@@ -22,15 +22,18 @@ from proofstream import (
     Option,
     PluginContext,
     ProofEvent,
+    Report,
     RoundPoly,
     SecureField,
     Session,
     SourceType,
+    SumcheckRound,
     Timelines,
     Tool,
     current_session,
     hookimpl,
     open_session,
+    open_session_async,
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes
 from proofstream_console import ConsolePlugin
@@ -52,9 +55,20 @@ def a_prover_emits() -> None:
                 one = SecureField(a=1, b=0, c=0, d=0)
                 layer.round(0, total_rounds=1, poly_deg2=RoundPoly(c0=one, c1=one, c2=one))
             proof.bound_weights(mode="sequential", num_openings=1)
+            assert_type(proof.trace_id, str | None)
         assert_type(s.flush(timeout_s=1.0), bool)
+        assert_type(s.problems, list[str])
+    assert_type(s.close(), Report)
+    assert_type(s.close().ok, bool)
     current = current_session()
     current.emit_if(lambda: Log(level=LogLevel.Debug, message="only made if somebody listens"))
+
+
+async def a_prover_on_a_loop_emits() -> None:
+    async with open_session_async(plugins=["record"], scope="context") as s:
+        assert_type(s, Session)
+    assert_type(await open_session_async(), Session)
+    s.emit(SumcheckRound(layer_idx=0, round=0, total_rounds=1))
 
 
 class Deriving:

@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-
-from proofstream import Interval
+from proofstream import Interval, derived_id
 
 _TRACE_BYTES = 16
 _SPAN_BYTES = 8
 
 
-def session_trace_id(session_id: str) -> str:
-    """Return the id of the trace of a session's own span, as 32 hex digits."""
-    return _hash(_TRACE_BYTES, session_id, "session trace")
-
-
 def session_span_id(session_id: str, part: int) -> str:
     """Return the id of a session's own span, as 16 hex digits; `part` counts how often the session resumed."""
-    return _hash(_SPAN_BYTES, session_id, "session", str(part))
+    return derived_id(_SPAN_BYTES, session_id, "session", str(part))
 
 
 def proof_trace_id(session_id: str, proof_ordinal: int) -> str:
     """Return the id of the trace of one proof, as 32 hex digits."""
-    return _hash(_TRACE_BYTES, session_id, "trace", str(proof_ordinal))
+    return derived_id(_TRACE_BYTES, session_id, "trace", str(proof_ordinal))
 
 
 def alone_trace_id(interval: Interval) -> str:
     """Return the id of the trace of an interval outside of any proof, as 32 hex digits."""
-    return _hash(_TRACE_BYTES, interval.session_id, "alone", str(interval.ordinal))
+    return derived_id(_TRACE_BYTES, interval.session_id, "alone", str(interval.ordinal))
 
 
 def span_id(interval: Interval) -> str:
     """Return the id of an interval's span, as 16 hex digits."""
-    return _hash(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind.value)
+    return derived_id(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind.value)
 
 
 def stage_span_id(proof: Interval, stage: str) -> str:
     """Return the id of the span of one of a proof's stages, as 16 hex digits."""
-    return _hash(_SPAN_BYTES, proof.session_id, str(proof.ordinal), "stage", stage)
-
-
-def _hash(size: int, *parts: str) -> str:
-    # The length in front keeps ("a", "bc") and ("ab", "c") apart.
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:%b" % (len(encoded), encoded))
-    taken = digest.digest()[:size]
-    # OpenTelemetry reserves the id of zeros for "invalid".
-    return taken.hex() if any(taken) else "1".zfill(2 * size)
+    return derived_id(_SPAN_BYTES, proof.session_id, str(proof.ordinal), "stage", stage)

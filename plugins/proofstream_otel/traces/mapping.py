@@ -87,6 +87,7 @@ class SpanMapper:
         listeners: Follow the intervals.
         expected: Decides whether to wait for costs.
         budget: The memory for events of open spans.
+        trace_url: Where a trace can be seen, with `{trace_id}` for its id; None if that is not known.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class SpanMapper:
         *,
         expected: ExpectedCosts | None = None,
         budget: EventBudget | None = None,
+        trace_url: str | None = None,
     ) -> None:
         self._writer = writer
         self._listeners = listeners
@@ -113,6 +115,7 @@ class SpanMapper:
         self._held = HeldSpans(writer.end_span)
         self._completed: OrderedDict[tuple[str, int], Place] = OrderedDict()
         self._costs_too_late = 0
+        self._trace_url = trace_url
 
     def map_event(self, envelope: Envelope) -> list[TraceStarted]:
         """Map the next envelope; return the trace of each proof that it begins."""
@@ -173,7 +176,9 @@ class SpanMapper:
         parent = self._parents.of_session(envelope) if isinstance(envelope.event, SessionOpened) else None
         # A session that resumes after its end gets one more span, which must not share the first one's id.
         span = new_spans.session_span(envelope, self._timelines.session(session_id).times_ended, parent)
-        opened = OpenSpan(span, self._start_root(span, parent), self._limits, self._budget)
+        place = self._start_root(span, parent)
+        self._tell_trace(envelope, place.known_ref)
+        opened = OpenSpan(span, place, self._limits, self._budget)
         session = _SpannedSession(opened, parent, envelope.time_unix_nano)
         self._sessions[session_id] = session
         return session
@@ -267,9 +272,16 @@ class SpanMapper:
             return None
         begun.due_s = self._expected.due_s()
         ref = place.start(self._writer)
+        self._tell_trace(envelope, ref)
         return TraceStarted(
             proof=interval.proof_ordinal, trace_id=ref.trace_id, span_id=ref.span_id, sampled=ref.sampled
         )
+
+    def _tell_trace(self, begun_by: Envelope, ref: SpanRef) -> None:
+        """Tell the producer of a session or proof in which trace it is."""
+        if begun_by.trace_note is not None:
+            url = self._trace_url if ref.sampled else None
+            begun_by.trace_note.tell(ref.trace_id, url and url.replace("{trace_id}", ref.trace_id))
 
     def _place_above(self, interval: Interval, envelope: Envelope, session: _SpannedSession) -> Place | None:
         """Return the place of the span above an interval's; None if that is a root or below a third-party span."""

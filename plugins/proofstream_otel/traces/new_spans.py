@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofstream import Envelope, Interval, IntervalKind, Phase, Proof, SessionOpened
+from proofstream import Envelope, Interval, IntervalKind, Phase, Proof, SessionOpened, session_trace_id
 from proofstream_otel.traces import describe, ids, phases
 from proofstream_otel.traces.places import Place
 from proofstream_otel.values import safe
@@ -23,7 +23,7 @@ def session_span(first: Envelope, part: int, parent: Parent | None) -> SpanValue
     said = {Attr.START_SEEN: False} if opened is None else describe.session_opened(opened)
     return _root(
         name=SpanName.SESSION,
-        trace_id=ids.session_trace_id(first.session_id),
+        trace_id=session_trace_id(first.session_id),
         span_id=ids.session_span_id(first.session_id, part),
         parent=parent,
         start_unix_nano=first.time_unix_nano,
