@@ -101,8 +101,9 @@ print(session.close().problems, len(heard.lines))
 
 
 def test_a_plugin_that_was_named_and_cannot_work_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
     code = """
-session = open_session(plugins=["record"], config={"record": {"path": "no/such/folder/r.jsonl", "unknown": 1}})
+session = open_session(plugins=["record"], config={"record": {"path": "taken/r.jsonl"}})
 print(*heard.soon(), sep="\\n")
 print(session.problems == [heard.lines[0].removeprefix("proofstream: not delivered: ")])
 session.close()
