@@ -197,9 +197,9 @@ class Host:
 
     def _give_up(self, reason: str) -> None:
         """End what was started before a thread could not be. This does not wait."""
+        self._on_end = self._on_useless = None  # the caller says it
         for lane in self.lanes:
             lane.give_up_unstarted(reason)
-        self._on_end = None  # the caller says it
         if self._closer.is_started:
             self._request_close(_GIVE_UP_S if self.bus.is_started else 0.0)
         else:
@@ -424,12 +424,13 @@ class Host:
             count_kind(self._lost_facts, kind, count)
 
     def _say_useless(self) -> None:
-        if self._on_useless is None:
+        say = self._on_useless  # which another thread may take away
+        if say is None:
             return
         for lane, line in self._wanted.useless():
             if lane.name not in self._said_useless:
                 self._said_useless.add(lane.name)
-                self._on_useless(line, lane.record.status is PluginStatus.FAILED)
+                say(line, lane.record.status is PluginStatus.FAILED)
 
     @property
     def problems(self) -> list[str]:
