@@ -25,7 +25,8 @@ class ConsolePlugin:
 
     requires: ClassVar[tuple[str, ...]] = ("rich",)
     autoload: ClassVar[str] = "command"
-    tick_s: ClassVar[float] = 0.25
+    # So soon a change of the terminal's size is seen. Until then others may write over the live view.
+    tick_s: ClassVar[float] = 0.03
 
     def __init__(self, stream: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream

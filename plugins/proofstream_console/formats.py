@@ -10,8 +10,15 @@ from proofstream import LayerKind
 CHECK, CROSS, WAIT, DOT, ARROW, ELLIPSIS, LINE = "✓", "✗", "○", "·", "→", "…", "━"
 TIMES, MICRO = "\N{MULTIPLICATION SIGN}", "\N{MICRO SIGN}"
 AT_LEAST = "≥"
+LEVELS = "▁▂▃▄▅▆▇█"
+"""From little to much."""
 
-ASCII_FORMS = str.maketrans("✓✗○·→…█━≥\N{MULTIPLICATION SIGN}\N{MICRO SIGN}\N{REPLACEMENT CHARACTER}", "+xo->~#=>xu?")
+RUNNING = "◆"
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+ASCII_FORMS = str.maketrans(
+    "✓✗○·→…━≥◆▁▂▃▄▅▆▇█\N{MULTIPLICATION SIGN}\N{MICRO SIGN}\N{REPLACEMENT CHARACTER}", "+xo->~=>@_.,:;*%#xu?"
+)
 """One ASCII character for each of ours, so that columns stay aligned in terminals that show only ASCII."""
 
 _SECOND = 10**9
@@ -146,6 +153,12 @@ def size(number: float) -> str:
 def shapes(input_shape: tuple[int, int], output_shape: tuple[int, int]) -> str:
     """Return a layer's shapes, rows times columns, with an arrow between."""
     return f" {ARROW} ".join(TIMES.join(map(index, shape)) for shape in (input_shape, output_shape))
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar for a share of 1, in eighths of a column."""
+    eighths = round(share * width * 8)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
 def kind_style(kind: str) -> str:

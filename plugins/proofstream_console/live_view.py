@@ -1,4 +1,4 @@
-"""The live view: a few lines about the running proofs, as tall as a moment ago and never taller than the terminal."""
+"""The live view: the running proofs and, where there is room, their layers, the time by kind and the slowest layers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ from proofstream_console.formats import (
     WAIT,
     count,
     counted,
+    duration,
     fine_percent,
     index,
     kind_style,
 )
+from proofstream_console.panels import draw_panels
 from proofstream_console.proof_summary import LayerSummary
-from proofstream_console.proof_view import ProofView, append_if_fits
+from proofstream_console.proof_view import ProofView, append_if_fits, both_sides
 from proofstream_console.run_summary import RunSummary
+from proofstream_console.session_summary import SessionSummary
 from proofstream_console.state_summary import StateCircuitSummary
 
-_MAX_BODY = 20
 _MIN_PROOF_HEIGHT = 3
+_STRIP_FROM_LINES = 16
+"""A terminal of so many has room for a strip of layers."""
+
+_LINES_PER_STRIP_ROW = 14
+_SPACIOUS_FROM_LINES = 30
+"""A terminal of so many has empty lines between the parts of the view."""
 
 
 class LiveView:
@@ -42,52 +50,79 @@ class LiveView:
         self._body_height = 0
 
     def lines(self, *, width: int, height: int) -> list[Text]:
-        """Return the view for a terminal of that size: at most `height - 1` lines, none wider than the terminal."""
-        footer = self._footer(width, max(1, (height - 1) // 3))
-        room = max(1, min(_MAX_BODY, height - 1 - len(footer)))
-        body = self._body(width, room)
-        self._body_height = min(room, max(self._body_height, len(body)))
+        """Return the view for a terminal of that size: at most two thirds of its lines, none wider than it is."""
+        most = max(1, height - max(2, height // 3))
+        room = most - len(self._footer(width, most // 3, brief=False))
+        body = self._body(width, max(1, room), height)
+        self._body_height = min(max(1, room), max(self._body_height, len(body)))
         body += [Text("")] * (self._body_height - len(body))
-        lines = [*body, *footer][: max(1, height - 1)]
+        space = [Text("")] if height >= _SPACIOUS_FROM_LINES else []
+        panels = self._panels(width, room - self._body_height - 2 * len(space))
+        footer = self._footer(width, most // 3, brief=bool(panels))
+        lines = [*body, *(space if panels or footer else []), *panels, *(space if panels else []), *footer][:most]
         for line in lines:
             line.no_wrap = True
             line.truncate(width, overflow="ellipsis")
         return lines
 
-    # The body: the open proofs and their layers
+    def _panels(self, width: int, room: int) -> list[Text]:
+        return draw_panels(self._summary, width=width, room=room) if self._summary.by_kind else []
 
-    def _body(self, width: int, room: int) -> list[Text]:
+    # The body: the open proofs and their layers, and the sessions that wait for one
+
+    def _body(self, width: int, room: int, height: int) -> list[Text]:
         proofs, outside = self._summary.open_proofs, self._summary.outside_phases()
         if not proofs and not outside:
-            return [self._idle(width)]
+            return self._idle(width, room)
         most = max(1, min(self._max_proofs, room // _MIN_PROOF_HEIGHT))
         shown, after = proofs[:most], outside[: max(0, most - len(proofs))]
         hidden = len(proofs) + len(outside) - len(shown) - len(after)
         drawn = len(shown) + len(after)
         part_room = max(1, min(self._max_layers, room - 2 * drawn - (hidden > 0)) // drawn)
-        view = ProofView(self._summary, width=width, room=part_room)
+        strip_rows = height // _LINES_PER_STRIP_ROW // drawn if height >= _STRIP_FROM_LINES else 0
+        view = ProofView(self._summary, width=width, room=part_room, strip_rows=strip_rows)
         blocks = [view.proof(proof) for proof in shown] + [view.outside(*group) for group in after]
         lines = [line for block in blocks for line in block[: self._height_of(len(block), room, drawn)]]
         if hidden:
             lines = [*lines[: room - 1], Text(f"+ {counted(hidden, 'more proof')}", style="dim")]
-        return lines[:room]
+        heard = [session for session in self._summary.waiting if session.events]
+        return [*lines, *(self._waiting(session, width)[0] for session in heard)][:room]
 
     @staticmethod
     def _height_of(wanted: int, room: int, blocks: int) -> int:
         """Return the lines for a block: what it wants if it is alone, else at most its share of the room."""
         return wanted if blocks == 1 else min(wanted, max(_MIN_PROOF_HEIGHT, room // blocks))
 
-    def _idle(self, width: int) -> Text:
-        summary = self._summary
-        what = f"{WAIT} waiting for {'the next' if summary.totals.proofs else 'a'} proof"
-        sources = ", ".join(safe_text(session.source, 60) for session in list(summary.sessions.values())[:3])
-        line = Text(what, style="cyan")
-        return append_if_fits(line, Text(f"  {sources}", style="dim"), width) if sources else line
+    def _idle(self, width: int, room: int) -> list[Text]:
+        """Return the lines for sessions that wait for a proof, those that are heard first."""
+        waiting = sorted(self._summary.waiting, key=lambda session: not session.events)
+        if not waiting:
+            what = "the next proof" if self._summary.totals.proofs else "a prover"
+            return [Text(f"{WAIT} waiting for {what}", style="cyan")]
+        blocks = [self._waiting(session, width) for session in waiting[: self._max_proofs]]
+        lines = [line for block in blocks for line in block]
+        hidden = len(waiting) - len(blocks)
+        if len(lines) > room:
+            lines = [block[0] for block in blocks]
+            hidden += max(0, len(lines) - max(1, room - 1))
+        more = [Text(f"+ {counted(hidden, 'more session')} waiting", style="dim")] if hidden else []
+        return [*lines[: max(1, room - len(more))], *more][:room]
+
+    def _waiting(self, session: SessionSummary, width: int) -> list[Text]:
+        waited_ns = self._summary.waited_ns(session)
+        title = Text(f"{WAIT} {words.waiting_for(session)}", style="cyan")
+        line = append_if_fits(title, Text(f"  {safe_text(session.source, 60)}", style="not bold dim"), width - 14)
+        heard = words.heard_waiting(session)
+        below = [Text(f"    {heard}", style="dim")] if heard else []
+        return [both_sides(line, Text(duration(waited_ns), style="cyan"), width) if waited_ns else line, *below]
 
     # The footer: counts, devices, trouble
 
-    def _footer(self, width: int, room: int) -> list[Text]:
-        lines = [self._counts(), *self._kinds()] if self._summary.totals.proofs or self._summary.totals.lost else []
+    def _footer(self, width: int, room: int, *, brief: bool) -> list[Text]:
+        """Return the lines at the end, without what the panels show if it is to be `brief`."""
+        room = max(1, room)
+        begun = self._summary.totals.proofs or self._summary.totals.lost
+        lines = [self._counts(brief=brief), *([] if brief else self._kinds())] if begun else []
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._summary.troubled_plugins]
         lines += [Text(line, style="dim") for line in words.device_lines(self._summary.devices)]
         lines += [_state(circuit, width) for circuit in self._summary.states.circuits[:1]]
@@ -98,17 +133,17 @@ class LiveView:
             )
         return lines
 
-    def _counts(self) -> Text:
+    def _counts(self, *, brief: bool) -> Text:
         summary = self._summary
         line = Text(counted(summary.rounds, "round"))
-        lost = summary.totals.lost
+        totals = summary.totals
+        lost = totals.lost
         line.append(f" {DOT} ", "dim")
         line.append(f"{count(lost)} lost" if lost else "nothing lost", "bold red" if lost else "dim")
-        if summary.totals.complete or summary.totals.aborted:
+        if totals.complete or totals.aborted:
             line.append(f" {DOT} ", "dim").append(_proof_counts(summary))
-        slowest = summary.slowest
-        if slowest:
-            line.append(f" {DOT} ", "dim").append(_slowest(slowest[0]), "dim")
+        if summary.slowest and not brief:
+            line.append(f" {DOT} ", "dim").append(_slowest(summary.slowest[0], many=totals.proofs > 1), "dim")
         return line
 
     def _kinds(self) -> list[Text]:
@@ -140,5 +175,6 @@ def _proof_counts(summary: RunSummary) -> str:
     return f"{said}, {count(totals.aborted)} aborted" if totals.aborted else said
 
 
-def _slowest(layer: LayerSummary) -> str:
-    return f"slowest layer {index(layer.index)} {layer.kind} {words.short_time(layer.took)}"
+def _slowest(layer: LayerSummary, *, many: bool) -> str:
+    of_proof = f" of proof {words.layer_proof(layer)}" if many else ""
+    return f"slowest layer {index(layer.index)} {layer.kind}{of_proof} {words.short_time(layer.took)}"

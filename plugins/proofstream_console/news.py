@@ -9,6 +9,7 @@ from typing import TypeAlias
 from proofstream import LogLevel, PluginHealth
 from proofstream_console.pace import Bucket, Throttle
 from proofstream_console.proof_summary import ProofSummary
+from proofstream_console.session_summary import SessionSummary
 
 MAX_WAITING = 256
 """News of one urgency that wait to be shown."""
@@ -62,7 +63,14 @@ class ProofsAtOnce:
     source: str
 
 
-News: TypeAlias = ProofOpened | ProofEnded | LogLine | PluginTrouble | ProofSilent | ProofsAtOnce
+@dataclass(frozen=True, slots=True)
+class SessionWaits:
+    """A session has been heard, and has not begun a proof."""
+
+    session: SessionSummary
+
+
+News: TypeAlias = SessionWaits | ProofOpened | ProofEnded | LogLine | PluginTrouble | ProofSilent | ProofsAtOnce
 
 
 def is_urgent(news: News) -> bool:
@@ -72,7 +80,7 @@ def is_urgent(news: News) -> bool:
             return level in (LogLevel.Warn, LogLevel.Error)
         case ProofEnded(proof=proof):
             return proof.aborted_reason is not None
-        case ProofOpened():
+        case ProofOpened() | SessionWaits():
             return False
         case PluginTrouble() | ProofSilent() | ProofsAtOnce():
             return True

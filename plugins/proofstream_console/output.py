@@ -21,7 +21,8 @@ FROZEN_AFTER_S = 2.0
 """At the end, a stream that accepts nothing for this long is taken for frozen."""
 
 _PIECE_BYTES = 1024
-"""Written at once. Small, because only between pieces can a slow stream be told from a frozen one."""
+"""Written at once, except for a longer line. Small, because only between pieces can a slow stream be told from a frozen
+one."""
 
 _POLL_S = 0.1
 
@@ -57,6 +58,21 @@ class Output:
             return self._target.isatty()
         except (OSError, ValueError):
             return False
+
+    def size(self) -> os.terminal_size | None:
+        """Return the terminal's size; None if it does not say."""
+        if self._fd is None:
+            return None
+        try:
+            size = os.get_terminal_size(self._fd)
+        except OSError:
+            return None
+        return size if size.columns and size.lines else None
+
+    @property
+    def has_unknown_size(self) -> bool:
+        """Whether it is a terminal that does not say how large it is, as a serial line."""
+        return self._fd is not None and self.size() is None
 
     def fileno(self) -> int:
         """Return the stream's file descriptor.
@@ -142,10 +158,11 @@ class Output:
                 self._lose()
 
     def _next_piece(self) -> bytes:
-        """Return whole lines where they fit, because other writers' lines may come in between; empty at the end."""
+        """Return whole lines, because other writers' lines may come in between; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._backlog or self._closed or self.is_broken)
-            return bytes(self._backlog[: self._backlog.rfind(b"\n", 0, _PIECE_BYTES) + 1 or _PIECE_BYTES])
+            end = self._backlog.rfind(b"\n", 0, _PIECE_BYTES) + 1 or self._backlog.find(b"\n") + 1
+            return bytes(self._backlog[:end] if end else self._backlog)
 
     def _write_to_target(self, data: bytes) -> None:
         try:

@@ -16,6 +16,7 @@ from proofstream_console.news import (
     ProofsAtOnce,
     ProofSilent,
     Reporter,
+    SessionWaits,
 )
 from proofstream_console.pace import Bucket
 from proofstream_console.phase_summary import path_of, running_parts
@@ -64,11 +65,15 @@ class PlainFace:
         self._write = write
         self._progress_s = progress_s
         self._mentioned: dict[_Key, tuple[float, _Mark]] = {}
+        self._waiting: dict[str, tuple[float, int]] = {}
         self._steps = Bucket(per_s=_STEPS_PER_S, burst=1)
 
     def show_news(self, now: float) -> None:
         """Write the news at the time `now`, in seconds."""
-        self._write_lines(self._news(now, last=False) + self._progress(now))
+        self._write_lines(self._news(now, last=False) + self._progress(now) + self._still_waiting(now))
+
+    def recover(self, now: float) -> None:
+        """Do nothing: lines stay where they are."""
 
     def finish(self, now: float) -> None:
         """Write the rest of the news."""
@@ -103,6 +108,21 @@ class PlainFace:
             if self._is_due(key, marks[key], now)
         ]
 
+    def _still_waiting(self, now: float) -> list[str]:
+        """Return a line for each session that waits for a proof while events come."""
+        waiting = self._summary.waiting[:_MAX_MENTIONED]
+        # One that is idle between two proofs is not worth a line.
+        self._waiting = {
+            each.session_id: self._waiting.get(each.session_id, (now, each.events)) for each in waiting if each.events
+        }
+        lines: list[str] = []
+        for session in waiting:
+            mentioned_at, events = self._waiting.get(session.session_id, (now, 0))
+            if now - mentioned_at >= self._progress_s and session.events > events:
+                self._waiting[session.session_id] = (now, session.events)
+                lines.append(words.still_waiting(session, self._summary.waited_ns(session)))
+        return lines
+
     def _is_due(self, key: _Key, mark: _Mark, now: float) -> bool:
         """Return whether a proof's last mention is long ago, or the proof has come a step further since."""
         mentioned_at, before = self._mentioned[key]
@@ -136,6 +156,8 @@ def _key_of(phases: Sequence[Phase]) -> _Key:
 
 def _line(news: News) -> str:
     match news:
+        case SessionWaits(session=session):
+            return words.session_waits(session)
         case ProofOpened(proof=proof):
             return words.proof_opened(proof)
         case ProofEnded(proof=proof):

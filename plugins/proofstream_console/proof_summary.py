@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from proofstream import Interval, LayerEnd, LayerStart, Phase, Proof, reported_duration_ms
 from proofstream_console.durations import Took, took
 from proofstream_console.formats import clip_optional
+from proofstream_console.layer_strip import LayerStrip
 from proofstream_console.phase_summary import FailedPhase, failed_phase
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
-    """One layer that ended. The shapes are None if its start was not seen; `proof_number` is its proof's."""
+    """One layer that ended. The shapes are None if its start was not seen; number and model are its proof's."""
 
     index: int
     kind: str
@@ -24,6 +25,7 @@ class LayerSummary:
     end_seen: bool
     aborted: bool
     proof_number: int
+    model_name: str | None
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class ProofSummary:
         silence_told: Whether the reader was told that its silence is unusual.
         trace_id: Its trace, once one was started.
         trace_sampled: Whether that trace is exported.
+        strip: Its layers in the order in which they began.
     """
 
     number: int
@@ -101,6 +104,7 @@ class ProofSummary:
     silence_told: bool = False
     trace_id: str | None = None
     trace_sampled: bool = True
+    strip: LayerStrip = field(default_factory=LayerStrip)
 
     @property
     def progress(self) -> float | None:
@@ -125,6 +129,7 @@ class ProofSummary:
 
     def count_layer(self, layer: Interval) -> None:
         """Count a layer that ended."""
+        self.strip.end_layer(layer)
         if layer.aborted_reason is None:
             self.layers_done += 1
         if not layer.end_seen:
@@ -146,6 +151,7 @@ class ProofSummary:
         """Keep how the proof ended, and let go of the timeline's own, which holds all of its layers."""
         self.update_counts(proof)
         self.proof = None
+        self.strip = LayerStrip()
         self.took = took(proof)
         self.stage = proof.stage
         self.stages = tuple((stage.name, took(stage)) for stage in proof.stages)
@@ -175,7 +181,7 @@ def summarize_proof(proof: Proof, number: int, parent: ProofSummary | None) -> P
     )
 
 
-def summarize_layer(layer: Interval, proof_number: int) -> LayerSummary:
+def summarize_layer(layer: Interval, proof: ProofSummary | None) -> LayerSummary:
     """Make the summary of a layer that ended."""
     start = layer.start_event if isinstance(layer.start_event, LayerStart) else None
     return LayerSummary(
@@ -188,5 +194,6 @@ def summarize_layer(layer: Interval, proof_number: int) -> LayerSummary:
         start_seen=layer.start_seen,
         end_seen=layer.end_seen,
         aborted=layer.aborted_reason is not None,
-        proof_number=proof_number,
+        proof_number=0 if proof is None else proof.number,
+        model_name=None if proof is None else proof.model_name,
     )

@@ -17,6 +17,7 @@ from proofstream_console.run_summary import RunSummary
 
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
+_STRIP_MAX = 160
 _TIME_WIDTH = 14
 _MAX_INDENT = 8
 
@@ -28,12 +29,14 @@ class ProofView:
         summary: The run so far.
         width: Of the terminal.
         room: Lines for the active layers of a proof, and as many for what else runs in it.
+        strip_rows: Lines for the strip of its layers.
     """
 
-    def __init__(self, summary: RunSummary, *, width: int, room: int) -> None:
+    def __init__(self, summary: RunSummary, *, width: int, room: int, strip_rows: int) -> None:
         self._summary = summary
         self._width = width
         self._room = room
+        self._strip_rows = strip_rows
 
     def proof(self, proof: ProofSummary) -> list[Text]:
         """Return the lines of an open proof."""
@@ -44,9 +47,9 @@ class ProofView:
             case "before_layers":
                 lines += [_progress(proof, self._width), self._stage_now(interval)]
             case "after_layers":
-                lines += [self._layers_over(proof, interval), self._stage_now(interval)]
+                lines += [self._layers_over(proof, interval), *self._strip(proof, interval), self._stage_now(interval)]
             case _:
-                lines += [_progress(proof, self._width), *self._layers(interval)]
+                lines += [_progress(proof, self._width), *self._strip(proof, interval), *self._layers(interval)]
         parts = running_parts(interval)
         lines += self._parts(parts)
         if not parts and not interval.active_layers:
@@ -85,6 +88,16 @@ class ProofView:
         source = self._summary.elapsed(interval).source
         name = words.STAGES.get(stage.name, stage.name)
         return self._sides(Text(f"  {name}"), self._time(Took(since, source)))
+
+    def _strip(self, proof: ProofSummary, interval: Proof) -> list[Text]:
+        if not self._strip_rows:
+            return []
+        return proof.strip.drawn(
+            width=max(1, min(_STRIP_MAX, self._width - 4)),
+            rows=self._strip_rows,
+            announced=proof.num_layers or 0,
+            active=interval.active_layers,
+        )
 
     def _layers(self, interval: Proof) -> list[Text]:
         active = interval.active_layers

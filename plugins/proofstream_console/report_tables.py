@@ -14,6 +14,7 @@ from proofstream_console.durations import DurationTally, sources_of
 from proofstream_console.formats import (
     DOT,
     UNKNOWN,
+    bar,
     count,
     counted,
     duration,
@@ -30,7 +31,6 @@ from proofstream_console.state_summary import StateProgramSummary
 
 _WIDE = 64
 _NARROW = 48
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 _MAX_ABORTED = 5
 _MAX_PHASES = 12
 """Phases in their table: those that took the most time."""
@@ -67,9 +67,9 @@ def kind_table(summary: RunSummary, width: int) -> Group:
     for kind, tally in sorted(summary.by_kind.items(), key=lambda item: -item[1].total_ns):
         share = tally.total_ns / whole if whole else 0.0
         style = kind_style(kind)
-        bar = [Text(_bar(share, bar_width), style=style)] if bar_width else []
+        drawn = [Text(bar(share, bar_width), style=style)] if bar_width else []
         cells = _tally_cells(tally, columns)
-        table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *bar)
+        table.add_row("", Text(kind, style=style), *cells, Text(fine_percent(share)), *drawn)
     for part, tally in summary.parts.items():
         # They may overlap with layers, so they have no share.
         table.add_row("", Text(words.PARTS.get(part, part.value)), *_tally_cells(tally, columns))
@@ -136,11 +136,6 @@ def _figure(tally: DurationTally, column: str, ns: int) -> str:
     return duration(ns) if bound is None else f"<{duration(bound)}"
 
 
-def _bar(share: float, width: int) -> str:
-    eighths = round(share * width * 8)
-    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
-
-
 def slowest_table(summary: RunSummary, width: int) -> Group:
     """Make the table of the slowest layers."""
     layers = summary.slowest
@@ -148,15 +143,16 @@ def slowest_table(summary: RunSummary, width: int) -> Group:
     table = _table()
     many = summary.totals.proofs > 1
     wide = width >= _WIDE
-    for name in [*(["proof"] if many else []), "layer"]:
-        table.add_column(name, justify="right", no_wrap=True)
+    if many:
+        table.add_column("proof", no_wrap=True, overflow="ellipsis", max_width=max(3, width // 4))
+    table.add_column("layer", justify="right", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("rounds", justify="right", no_wrap=True)
     if wide:
         table.add_column("shapes", no_wrap=True, overflow="ellipsis")
     for layer in layers:
-        proof = [Text(count(layer.proof_number + 1))] if many else []
+        proof = [Text(words.layer_proof(layer))] if many else []
         cells = [
             Text(index(layer.index)),
             Text(layer.kind, style=kind_style(layer.kind)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from proofstream import (
     PRODUCER,
@@ -50,10 +49,12 @@ from proofstream_console.news import (
     ProofOpened,
     ProofsAtOnce,
     ProofSilent,
+    SessionWaits,
 )
 from proofstream_console.pace import Throttle
 from proofstream_console.phase_summary import OpenPhases, PhaseTallies
 from proofstream_console.proof_summary import LayerSummary, ProofSummary, summarize_layer, summarize_proof
+from proofstream_console.session_summary import SessionSummary
 from proofstream_console.silences import Silences
 from proofstream_console.state_summary import StateSummary
 from proofstream_console.totals import Totals
@@ -71,28 +72,17 @@ MAX_REPORT_LINES = 32
 MAX_TIME_SOURCES = 8
 """Kinds of time that are remembered; three are known."""
 
+MAX_LAST_LAYERS = 12
+"""Layers that ended lately and are remembered one by one."""
+
+WAITING_TOLD_FROM_NS = 10**9
+"""A session that waits for its first proof for a second is worth a word."""
+
 SHOWN_LEVELS = frozenset({LogLevel.Info, LogLevel.Warn, LogLevel.Error, LogLevel.Unknown})
 
 _LOOK_FOR_SILENCE_EVERY_S = 1.0
 
 _NOT_OF_PRODUCERS = (SessionOpened, SessionClosed, EventsLost)
-
-
-@dataclass(slots=True)
-class SessionSummary:
-    """An open session.
-
-    Attributes:
-        source: Where it comes from.
-        latest_unix_nano: Its latest event time.
-        seen_at: When that was seen on our clock.
-        at_once_told: Whether the reader was told that its proofs cannot be told apart.
-    """
-
-    source: str
-    latest_unix_nano: int
-    seen_at: float
-    at_once_told: bool = False
 
 
 class RunSummary:
@@ -122,6 +112,7 @@ class RunSummary:
         self._slowest: list[tuple[int, int, LayerSummary]] = []
         self._max_slowest = max_slowest
         self._layers_seen = 0
+        self.last_layers: deque[LayerSummary] = deque(maxlen=MAX_LAST_LAYERS)
         self._batch_at = clock()
         self._open_phases = OpenPhases()
         self._look_for_silence = Throttle(_LOOK_FOR_SILENCE_EVERY_S, start=clock())
@@ -217,6 +208,16 @@ class RunSummary:
             return None
         return ProofSilent(proof, stage, silent_ns, self.silences.longest_ns(stage))
 
+    @property
+    def waiting(self) -> list[SessionSummary]:
+        """The open sessions without an open proof, in the order in which they were opened."""
+        busy = {proof.session_id for proof in self._open}
+        return [session for session_id, session in self.sessions.items() if session_id not in busy]
+
+    def waited_ns(self, session: SessionSummary) -> int:
+        """Return how long a session has waited for a proof, in nanoseconds."""
+        return self.since(session.session_id, session.waits_since_unix_nano)
+
     # What the lane gives
 
     def add_batch(self, batch: Batch) -> None:
@@ -227,6 +228,7 @@ class RunSummary:
                 self._add_envelope(envelope)
         if self._live and self._look_for_silence.is_due(self._batch_at):
             self._tell_silence()
+            self._tell_waiting()
 
     def _add_aside(self, envelope: Envelope) -> bool:
         """Add an event that is not part of a producer's stream. Return False if it is part of one."""
@@ -269,8 +271,13 @@ class RunSummary:
         session = self.sessions.get(envelope.session_id)
         if session is None:
             self._open_session(envelope)
+            session = self.sessions.get(envelope.session_id)
+            if session is not None:
+                session.count_event(envelope.event)
+            return
+        session.count_event(envelope.event)
         # An engine that runs beside the prover does not show that the proof continues.
-        elif not isinstance(envelope.event, StateProgramRun):
+        if not isinstance(envelope.event, StateProgramRun):
             session.seen_at = self._batch_at
             session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
 
@@ -278,6 +285,9 @@ class RunSummary:
         event = envelope.event
         opened = event if isinstance(event, SessionOpened) else None
         session = SessionSummary(
+            session_id=envelope.session_id,
+            is_in_process=opened is not None and opened.in_process is True,
+            waits_since_unix_nano=envelope.time_unix_nano,
             source=clip(envelope.session_id if opened is None else opened.source),
             latest_unix_nano=envelope.time_unix_nano,
             seen_at=self._batch_at,
@@ -323,6 +333,8 @@ class RunSummary:
         if isinstance(interval, Phase):
             self._open_phases.add_phase(interval)
         proof = None if interval.proof is None else self._open.get(interval.proof)
+        if proof is not None and interval.kind is IntervalKind.LAYER:
+            proof.strip.begin_layer(interval)
         if proof is not None and interval.proof is not None and interval.proof.walk_is_over:
             proof.heard_after_layers = True
 
@@ -381,12 +393,20 @@ class RunSummary:
                 proof.silence_told = True
                 self.news.put_news(unusual)
 
+    def _tell_waiting(self) -> None:
+        for session in self.waiting:
+            if session.is_worth_a_word and self.waited_ns(session) >= WAITING_TOLD_FROM_NS:
+                session.waiting_told = True
+                self.news.put_news(SessionWaits(session))
+
     # Proofs, layers and phases
 
     def _open_proof(self, proof: Proof) -> None:
         parent = self._summary_of(proof.parent) if isinstance(proof.parent, Proof) else None
         summary = summarize_proof(proof, self.totals.proofs, parent)
         self.totals.proofs += 1
+        if (session := self.sessions.get(proof.session_id)) is not None:
+            session.proofs += 1
         if parent is not None:
             parent.inner.append(summary.number)
         if self._open:
@@ -424,6 +444,8 @@ class RunSummary:
         if around is not None:
             around.inner.remove(summary.number)
         summary.end_proof(proof)
+        if (session := self.sessions.get(proof.session_id)) is not None:
+            session.wait_from(session.latest_unix_nano)
         energy = self._ledger.close(proof)
         if self.devices.measured:
             self.energy.add_proof(energy)
@@ -445,13 +467,14 @@ class RunSummary:
         if summary is not None:
             summary.count_layer(layer)
         duration = took(layer)
+        found = summarize_layer(layer, summary)
+        self.last_layers.append(found)
         self.by_kind.setdefault(layer.layer_kind, DurationTally()).add_duration(duration)
         self._layers_seen += 1
         slowest = self._slowest
         if duration.source == "unknown" or not self._max_slowest:
             return
         if len(slowest) < self._max_slowest or duration.ns > slowest[0][0]:
-            found = summarize_layer(layer, summary.number if summary is not None else 0)
             heapq.heappush(slowest, (duration.ns, -self._layers_seen, found))
             if len(slowest) > self._max_slowest:
                 heapq.heappop(slowest)

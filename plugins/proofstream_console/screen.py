@@ -27,6 +27,9 @@ class Face(Protocol):
     def show_news(self, now: float) -> None:
         """Show the news at the time `now`, in seconds."""
 
+    def recover(self, now: float) -> None:
+        """Take away what is not where it belongs. Called often, because that cannot wait."""
+
     def finish(self, now: float) -> None:
         """Show the rest of the news, and leave the stream ready for the report."""
 
@@ -74,9 +77,16 @@ def open_screen(
 
 def draws_in_place(settings: Settings, output: Output, environ: Mapping[str, str]) -> bool:
     """Return whether this stream gets the live view; else it gets plain lines."""
-    if settings.mode == "plain" or not output.isatty() or environ.get("TERM", "").lower() in {"dumb", "unknown"}:
+    if settings.mode == "plain" or not _can_be_drawn_on(output, environ):
         return False
     return settings.mode == "live" or not environ.get("NO_COLOR")
+
+
+def _can_be_drawn_on(output: Output, environ: Mapping[str, str]) -> bool:
+    """Return whether the stream is a terminal that takes control sequences and says how large it is."""
+    if not output.isatty() or environ.get("TERM", "").lower() in {"dumb", "unknown"}:
+        return False
+    return not (output.has_unknown_size or Console().legacy_windows)
 
 
 def _console(output: Output, environ: Mapping[str, str], *, in_place: bool) -> Console:
@@ -121,7 +131,10 @@ class Screen:
     def refresh(self) -> None:
         """Show the news, if it is time to and the stream accepts it."""
         now = self._clock()
-        if self._throttle.is_due(now) and self.output.is_ready():
+        if not self.output.is_ready():
+            return
+        self._face.recover(now)
+        if self._throttle.is_due(now):
             self._face.show_news(now)
 
     def close(self, timeout_s: float) -> None:

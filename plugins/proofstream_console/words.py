@@ -28,7 +28,8 @@ from proofstream_console.formats import (
 )
 from proofstream_console.news import ProofSilent
 from proofstream_console.phase_summary import AFTER_PROOFS, OUTSIDE, path_of, running_parts
-from proofstream_console.proof_summary import ProofSummary
+from proofstream_console.proof_summary import LayerSummary, ProofSummary
+from proofstream_console.session_summary import SessionSummary
 from proofstream_console.state_summary import StateCircuitSummary, StateProgramSummary
 from proofstream_console.trouble import NOT_WORKING, dropped_events, undelivered
 
@@ -262,6 +263,41 @@ def not_finished(proof: ProofSummary, elapsed: Elapsed) -> str:
     running = running_path(running_parts(proof.proof), elapsed)
     where = active_place(proof.proof.active_layers, elapsed) + (f", in {running}" if running else "")
     return f"not finished{after}{where}"
+
+
+def layer_proof(layer: LayerSummary) -> str:
+    """Return which proof a layer belongs to: `2 resnet`."""
+    name = f" {safe_text(layer.model_name, MAX_NAME)}" if layer.model_name else ""
+    return f"{count(layer.proof_number + 1)}{name}"
+
+
+# Sessions that wait
+
+
+def session_waits(session: SessionSummary) -> str:
+    """Return one line for a session that was heard and has not begun a proof."""
+    source = safe_text(session.source, MAX_NAME)
+    heard = f"prover connected: {source}" if session.is_connection else f"events arrive from {source}"
+    return f"{heard}; waiting for a proof"
+
+
+def waiting_for(session: SessionSummary) -> str:
+    """Return what a session waits for."""
+    return f"waiting for {'the next' if session.proofs else 'a'} proof"
+
+
+def heard_waiting(session: SessionSummary) -> str:
+    """Return what was heard of a session while it waits: `connected, 211 activations, 1,240 events`."""
+    said = ["connected"] if session.is_connection else []
+    said += [counted(session.activations, "activation")] if session.activations else []
+    said += [counted(session.events, "event")] if session.events > session.activations else []
+    return ", ".join(said)
+
+
+def still_waiting(session: SessionSummary, waited_ns: int) -> str:
+    """Return one line for a session that waits while events come."""
+    heard = f"; {heard}" if (heard := heard_waiting(session)) else ""
+    return f"{waiting_for(session)}: {safe_text(session.source, MAX_NAME)}, for {duration(waited_ns)}{heard}"
 
 
 def sessions_at_once(sessions: int) -> str:

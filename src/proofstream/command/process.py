@@ -20,7 +20,9 @@ _END_WITHIN_S = 1.0
 _LAST_WRITE_S = 0.25
 """How long leaving waits for a terminal. A terminal that is not frozen answers within a few milliseconds."""
 
-_SHOW_CURSOR = b"\x1b[?25h"
+_GIVE_BACK = b"\x1b7\x1b[r\x1b8\x1bD\x1b7\x1b[m\r\x1b[J\x1b8\x1b[A\x1b[?25h"
+"""Lets all of a terminal scroll, erases what is below the cursor, and shows it: what a live view leaves undone."""
+
 _SIGNALS_THREAD = "proofstream-signals"
 
 
@@ -50,6 +52,16 @@ def on_signals(stop: Callable[[int], None]) -> None:
     for number in numbers:
         signal.signal(number, handle)
     _watch_for_second(numbers)
+    if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+        signal.signal(signal.SIGTSTP, _suspend)
+
+
+def _suspend(number: int, _frame: object) -> None:
+    """Give the terminal back before Ctrl-Z suspends the process. A live view sees afterwards that it was suspended."""
+    finishes_within(_LAST_WRITE_S, _give_terminal_back)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    signal.signal(number, _suspend)
 
 
 def _ending_signals() -> list[int]:
@@ -104,14 +116,14 @@ def end_soon(status: int) -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process at once. Show the cursor first, which an unfinished live view may have hidden."""
-    finishes_within(_LAST_WRITE_S, _show_cursor)
+    """End the process at once. Give the terminal back first, in case of an unfinished live view."""
+    finishes_within(_LAST_WRITE_S, _give_terminal_back)
     os._exit(status)
 
 
-def _show_cursor() -> None:
+def _give_terminal_back() -> None:
     if os.isatty(2):
-        os.write(2, _SHOW_CURSOR)
+        os.write(2, _GIVE_BACK)
 
 
 def _flush_standard_streams() -> None:

@@ -1,0 +1,85 @@
+"""The panels of the live view in a large terminal: time by kind, the slowest layers and the last ones, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from rich.text import Text
+
+from proofstream_console import words
+from proofstream_console.formats import bar, duration, fine_percent, index, kind_style
+from proofstream_console.proof_summary import LayerSummary
+from proofstream_console.run_summary import RunSummary
+
+_LEAST_LINES = 4
+"""A panel of fewer says too little."""
+
+_MAX_LINES = 9
+_LEAST_WIDTH = 38
+_WIDEST = 64
+_GAP = 3
+_BAR_MAX = 20
+
+
+def draw_panels(summary: RunSummary, *, width: int, room: int) -> list[Text]:
+    """Return the panels that fit, as many beside each other as the width allows; none if the room is too small."""
+    across = max(1, min(3, (width + _GAP) // (_LEAST_WIDTH + _GAP)))
+    each = min(_WIDEST, (width + _GAP) // across - _GAP)
+    lines: list[Text] = []
+    for first in range(0, len(_PANELS), across):
+        height = min(_MAX_LINES, room - len(lines) - bool(lines))
+        if height < _LEAST_LINES:
+            break
+        panels = [draw(summary, each, height) for draw in _PANELS[first : first + across]]
+        lines += [Text("")] * bool(lines) + _beside(panels, each)
+    return lines
+
+
+def _beside(panels: Sequence[Sequence[Text]], width: int) -> list[Text]:
+    lines: list[Text] = []
+    for parts in zip_longest(*panels, fillvalue=Text("")):
+        line = Text("")
+        for number, part in enumerate(parts):
+            column = part.copy()
+            column.truncate(width, overflow="ellipsis", pad=number < len(parts) - 1)
+            line.append_text(Text(" " * _GAP if number else "")).append_text(column)
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def _kinds(summary: RunSummary, width: int, height: int) -> list[Text]:
+    tallies = sorted(summary.by_kind.items(), key=lambda item: -item[1].total_ns)
+    whole = sum(tally.total_ns for _, tally in tallies)
+    lines = [Text("  time in layers, by kind", style="dim")]
+    for kind, tally in tallies[: height - 1] if whole else []:
+        share = tally.total_ns / whole
+        line = Text(f"  {kind:<10} ", kind_style(kind)).append(f"{fine_percent(share):>7}")
+        line.append(f" {duration(tally.total_ns) if tally.timed else '':>8}", "dim")
+        line.append(f"  {bar(share, min(_BAR_MAX, width - 32))}", kind_style(kind))
+        lines.append(line)
+    return lines
+
+
+def _slowest(summary: RunSummary, _width: int, height: int) -> list[Text]:
+    return _layers("slowest layers", summary.slowest[: height - 1], many=summary.totals.proofs > 1)
+
+
+def _last(summary: RunSummary, _width: int, height: int) -> list[Text]:
+    return _layers("last layers", list(summary.last_layers)[:-height:-1], many=summary.totals.proofs > 1)
+
+
+def _layers(title: str, layers: Sequence[LayerSummary], *, many: bool) -> list[Text]:
+    lines = [Text(f"  {title}", style="dim")]
+    for layer in layers:
+        line = Text(f"  {index(layer.index):>4}  ").append(f"{layer.kind:<10}", kind_style(layer.kind))
+        line.append(f" {words.short_time(layer.took):>9}")
+        if many:
+            line.append(f"  proof {words.layer_proof(layer)}", "dim")
+        lines.append(line)
+    return lines
+
+
+_PANELS = (_kinds, _slowest, _last)
+"""The most important ones first."""
