@@ -92,7 +92,8 @@ class LayerStrip:
         longest = max((cell.longest_ns for cell in cells), default=0)
         marks = [_mark(cell, longest, is_running=at in running) for at, cell in enumerate(cells)]
         marks += [Text(DOT, "bright_black")] * (math.ceil(wanted / group) - len(marks))
-        return [Text("  ").append_text(Text("").join(marks[at : at + width])) for at in range(0, len(marks), width)]
+        each = math.ceil(len(marks) / max(1, math.ceil(len(marks) / width)))
+        return [Text("  ").append_text(Text("").join(marks[at : at + each])) for at in range(0, len(marks), each)]
 
 
 def _merged(cells: Sequence[Cell], group: int) -> list[Cell]:

@@ -30,6 +30,9 @@ _STRIP_FROM_LINES = 16
 """A terminal of so many has room for a strip of layers."""
 
 _LINES_PER_STRIP_ROW = 14
+_LINES_PER_PANEL = 12
+"""A terminal has a row of panels for so many lines, beyond the first ones."""
+
 _SPACIOUS_FROM_LINES = 30
 """A terminal of so many has empty lines between the parts of the view."""
 
@@ -57,7 +60,7 @@ class LiveView:
         self._body_height = min(max(1, room), max(self._body_height, len(body)))
         body += [Text("")] * (self._body_height - len(body))
         space = [Text("")] if height >= _SPACIOUS_FROM_LINES else []
-        panels = self._panels(width, room - self._body_height - 2 * len(space))
+        panels = self._panels(width, room - self._body_height - 2 * len(space), height // _LINES_PER_PANEL - 1)
         footer = self._footer(width, most // 3, brief=bool(panels))
         lines = [*body, *(space if panels or footer else []), *panels, *(space if panels else []), *footer][:most]
         for line in lines:
@@ -65,8 +68,8 @@ class LiveView:
             line.truncate(width, overflow="ellipsis")
         return lines
 
-    def _panels(self, width: int, room: int) -> list[Text]:
-        return draw_panels(self._summary, width=width, room=room) if self._summary.by_kind else []
+    def _panels(self, width: int, room: int, rows: int) -> list[Text]:
+        return draw_panels(self._summary, width=width, room=room, rows=max(0, rows)) if self._summary.by_kind else []
 
     # The body: the open proofs and their layers, and the sessions that wait for one
 
@@ -80,7 +83,13 @@ class LiveView:
         drawn = len(shown) + len(after)
         part_room = max(1, min(self._max_layers, room - 2 * drawn - (hidden > 0)) // drawn)
         strip_rows = height // _LINES_PER_STRIP_ROW // drawn if height >= _STRIP_FROM_LINES else 0
-        view = ProofView(self._summary, width=width, room=part_room, strip_rows=strip_rows)
+        view = ProofView(
+            self._summary,
+            width=width,
+            room=part_room,
+            strip_rows=strip_rows,
+            keeps_strip=height >= _SPACIOUS_FROM_LINES,
+        )
         blocks = [view.proof(proof) for proof in shown] + [view.outside(*group) for group in after]
         lines = [line for block in blocks for line in block[: self._height_of(len(block), room, drawn)]]
         if hidden:

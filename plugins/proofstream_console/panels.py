@@ -10,6 +10,7 @@ from rich.text import Text
 from proofstream_console import words
 from proofstream_console.formats import bar, duration, fine_percent, index, kind_style
 from proofstream_console.proof_summary import LayerSummary
+from proofstream_console.proof_view import append_if_fits
 from proofstream_console.run_summary import RunSummary
 
 _LEAST_LINES = 4
@@ -22,12 +23,12 @@ _GAP = 3
 _BAR_MAX = 20
 
 
-def draw_panels(summary: RunSummary, *, width: int, room: int) -> list[Text]:
-    """Return the panels that fit, as many beside each other as the width allows; none if the room is too small."""
+def draw_panels(summary: RunSummary, *, width: int, room: int, rows: int) -> list[Text]:
+    """Return the panels that fit, in so many rows, as many beside each other as the width allows."""
     across = max(1, min(3, (width + _GAP) // (_LEAST_WIDTH + _GAP)))
     each = min(_WIDEST, (width + _GAP) // across - _GAP)
     lines: list[Text] = []
-    for first in range(0, len(_PANELS), across):
+    for first in range(0, min(len(_PANELS), rows * across), across):
         height = min(_MAX_LINES, room - len(lines) - bool(lines))
         if height < _LEAST_LINES:
             break
@@ -62,21 +63,23 @@ def _kinds(summary: RunSummary, width: int, height: int) -> list[Text]:
     return lines
 
 
-def _slowest(summary: RunSummary, _width: int, height: int) -> list[Text]:
-    return _layers("slowest layers", summary.slowest[: height - 1], many=summary.totals.proofs > 1)
+def _slowest(summary: RunSummary, width: int, height: int) -> list[Text]:
+    return _layers("slowest layers", summary.slowest[: height - 1], width, many=summary.totals.proofs > 1)
 
 
-def _last(summary: RunSummary, _width: int, height: int) -> list[Text]:
-    return _layers("last layers", list(summary.last_layers)[:-height:-1], many=summary.totals.proofs > 1)
+def _last(summary: RunSummary, width: int, height: int) -> list[Text]:
+    return _layers("last layers", list(summary.last_layers)[:-height:-1], width, many=summary.totals.proofs > 1)
 
 
-def _layers(title: str, layers: Sequence[LayerSummary], *, many: bool) -> list[Text]:
+def _layers(title: str, layers: Sequence[LayerSummary], width: int, *, many: bool) -> list[Text]:
     lines = [Text(f"  {title}", style="dim")]
     for layer in layers:
         line = Text(f"  {index(layer.index):>4}  ").append(f"{layer.kind:<10}", kind_style(layer.kind))
         line.append(f" {words.short_time(layer.took):>9}")
         if many:
-            line.append(f"  proof {words.layer_proof(layer)}", "dim")
+            number, _, model = words.layer_proof(layer).partition(" ")
+            line.append(f"  proof {number}", "dim")
+            line = append_if_fits(line, Text(f" {model}", style="dim"), width)
         lines.append(line)
     return lines
 

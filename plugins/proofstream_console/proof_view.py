@@ -30,13 +30,17 @@ class ProofView:
         width: Of the terminal.
         room: Lines for the active layers of a proof, and as many for what else runs in it.
         strip_rows: Lines for the strip of its layers.
+        keeps_strip: Whether the strip stays when all layers have ended.
     """
 
-    def __init__(self, summary: RunSummary, *, width: int, room: int, strip_rows: int) -> None:
+    def __init__(
+        self, summary: RunSummary, *, width: int, room: int, strip_rows: int = 0, keeps_strip: bool = False
+    ) -> None:
         self._summary = summary
         self._width = width
         self._room = room
         self._strip_rows = strip_rows
+        self._keeps_strip = keeps_strip
 
     def proof(self, proof: ProofSummary) -> list[Text]:
         """Return the lines of an open proof."""
@@ -47,7 +51,8 @@ class ProofView:
             case "before_layers":
                 lines += [_progress(proof, self._width), self._stage_now(interval)]
             case "after_layers":
-                lines += [self._layers_over(proof, interval), *self._strip(proof, interval), self._stage_now(interval)]
+                strip = self._strip(proof, interval) if self._keeps_strip else []
+                lines += [self._layers_over(proof, interval), *strip, self._stage_now(interval)]
             case _:
                 lines += [_progress(proof, self._width), *self._strip(proof, interval), *self._layers(interval)]
         parts = running_parts(interval)

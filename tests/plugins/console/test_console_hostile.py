@@ -173,7 +173,7 @@ def told(event: ProofEvent, terminal: Terminal, monkeypatch: pytest.MonkeyPatch)
 
 
 def without_our_styling(shown: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    return re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DE])", "", shown)
 
 
 def harmful_characters(shown: str) -> list[str]:

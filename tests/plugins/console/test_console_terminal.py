@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import IO
 
 import pytest
+from emulator import Emulator
 
 from proofstream import (
     ConfigError,
@@ -70,6 +71,33 @@ for number, envelope in enumerate(envelopes(read_stream(Path(sys.argv[1])))):
 host.close()
 print("after the report", file=sys.stderr)
 """
+NEIGHBOUR = """
+import sys, time
+for number in range(60):
+    sys.stderr.write(f"neighbour {number}, begun, ")
+    sys.stderr.flush()
+    time.sleep(0.01)
+    sys.stderr.write(f"{'and long, ' * (number % 20)}and ended\\n")
+    time.sleep(0.01)
+"""
+CHILD_WITH_NEIGHBOUR = f"""
+import itertools, subprocess, sys, time
+from pathlib import Path
+from proofstream.testing import InlineHost, envelopes, read_stream
+from proofstream_console import ConsolePlugin
+
+host = InlineHost(ConsolePlugin(), {{"refresh_s": 0.02, "mode": sys.argv[2]}}, live=False)
+events = envelopes(read_stream(Path(sys.argv[1])))
+neighbour = subprocess.Popen([sys.executable, "-c", {NEIGHBOUR!r}])
+for envelope in events:
+    host.feed([envelope])
+    if neighbour.poll() is None:
+        time.sleep(0.005)
+while neighbour.poll() is None:
+    host.tick()
+    time.sleep(0.005)
+host.close()
+"""
 STREAM = Path(__file__).parents[2] / "data" / "wire" / "aborted-then-next.jsonl"
 
 
@@ -91,14 +119,18 @@ class Terminal(io.StringIO):
 
 
 def run_in_terminal(
-    mode: str = "auto", *, size: tuple[int, int] = (24, 80), variables: Mapping[str, str] = MappingProxyType({})
+    mode: str = "auto",
+    *,
+    size: tuple[int, int] = (24, 80),
+    variables: Mapping[str, str] = MappingProxyType({}),
+    program: str = CHILD,
 ) -> str:
     """What a child wrote to a real pseudo-terminal of that many rows and columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     environ = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR"}}
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(STREAM), mode],
+        [sys.executable, "-c", program, str(STREAM), mode],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,
@@ -130,26 +162,13 @@ def read_all(descriptor: int, *, deadline: float) -> str:
     return read.decode()
 
 
-def what_is_left(written: str) -> list[str]:
-    """The lines that a terminal shows after all of that, if it is tall enough."""
-    lines = [""]
-    row = column = 0
-    for code in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
-        if code == "\r":
-            column = 0
-        elif code == "\n":
-            row += 1
-            lines += [""] * (row + 1 - len(lines))
-        elif code == "\x1b[2K":
-            lines[row] = ""
-        elif code.startswith("\x1b[") and code.endswith("A"):
-            row -= int(code[2:-1] or 1)
-        elif code.startswith("\x1b["):
-            assert code[-1] in "mhl", f"an unexpected control sequence: {code!r}"
-        else:
-            lines[row] = lines[row][:column].ljust(column) + code + lines[row][column + len(code) :]
-            column += len(code)
-    return [line.rstrip() for line in lines]
+def what_is_left(written: str, *, size: tuple[int, int] = (24, 80)) -> list[str]:
+    """The lines that a terminal shows after all of that, and those that have scrolled out of it."""
+    terminal = Emulator(columns=size[1], lines=size[0])
+    terminal.write(written)
+    assert terminal.shows_cursor
+    assert terminal.scrolls == (0, size[0]), "all of it scrolls"
+    return terminal.said
 
 
 def test_live_view_comes_and_leaves_the_terminal_clean() -> None:
@@ -162,14 +181,31 @@ def test_live_view_comes_and_leaves_the_terminal_clean() -> None:
     assert not any("━" in line for line in left), "nothing of the view is left"
     assert "said by other code" in left
     assert "✗ 2 proofs: 1 complete, 1 aborted" in left
-    assert left[-2:] == ["after the report", ""]
+    assert left[-1] == "after the report"
     assert left.index("said by other code") < left.index("✗ 2 proofs: 1 complete, 1 aborted")
 
 
 def test_live_view_in_a_tiny_terminal() -> None:
-    left = what_is_left(run_in_terminal(size=(6, 34)))
+    left = what_is_left(run_in_terminal(size=(6, 34)), size=(6, 34))
     assert not any("━" in line for line in left)
     assert "✗ 2 proofs: 1 complete, 1 aborted" in left
+
+
+def test_a_terminal_that_does_not_say_how_large_it_is_gets_plain_lines() -> None:
+    written = run_in_terminal(size=(0, 0))
+    assert "\x1b" not in written
+    assert "proof 2 complete in" in written
+
+
+@pytest.mark.parametrize("size", [(24, 80), (40, 120), (60, 200)])
+def test_what_a_neighbour_writes_to_the_terminal_stays_whole(size: tuple[int, int]) -> None:
+    written = run_in_terminal(size=size, program=CHILD_WITH_NEIGHBOUR)
+    assert written.count("\x1b[?25l") > 10, "the view was drawn all along"
+    left = what_is_left(written, size=size)
+    assert [line for line in left if line.startswith("neighbour")] == [
+        f"neighbour {number}, begun, {'and long, ' * (number % 20)}and ended" for number in range(60)
+    ]
+    assert not any("━" in line for line in left)
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -8,14 +8,17 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from proofstream import (
+    ActivationStats,
     Envelope,
     EventsLost,
+    LayerActivation,
     LayerEnd,
     LayerKind,
     LayerProofKind,
@@ -82,6 +85,13 @@ def layer_end(index: int, duration_ms: int = 1) -> LayerEnd:
     )
 
 
+def an_activation(index: int) -> LayerActivation:
+    stats = ActivationStats(mean=0.0, std_dev=1.0, min=0.0, max=1.0, sparsity=0.0)
+    return LayerActivation(
+        layer_idx=index, node_id=index, kind=LayerKind.MatMul, output_shape=(1, 2), output_sample=(1,), stats=stats
+    )
+
+
 PROOF_COMPLETE = ProofComplete(
     duration_ms=0, num_layer_proofs=2, num_weight_openings=0, weight_binding_mode="sequential"
 )
@@ -109,17 +119,104 @@ def report_of(summary: RunSummary, width: int = 80) -> str:
 # The live view
 
 
-def test_live_view_of_a_running_proof() -> None:
+def running_proof() -> RunSummary:
     clock = Clock()
     summary = fed(proof_start(num_layers=4), layer_start(3), layer_end(3), layer_start(2, gpu=1), clock=clock)
     clock.now += 1.5
-    assert view_of(summary, width=72) == [
+    return summary
+
+
+def test_live_view_of_a_running_proof() -> None:
+    assert view_of(running_proof(), width=72, height=15) == [
         "mlp on cpu   test                                                 1.50 s",
         f"  {'━' * 51}  25 %  layers 1/4",
         "  layer    2  MatMul      1×4 → 1×2  GPU 1                        1.50 s",
         "0 rounds · nothing lost · slowest layer 3 MatMul 1.00 ms",
         "time in layers: MatMul 100.0 %",
     ]
+
+
+def test_live_view_of_a_running_proof_in_a_larger_terminal() -> None:
+    assert view_of(running_proof(), width=80, height=24) == [
+        "mlp on cpu   test                                                         1.50 s",
+        f"  {'━' * 59}  25 %  layers 1/4",
+        "  █◆··",
+        "  layer    2  MatMul      1×4 → 1×2  GPU 1                                1.50 s",
+        "  time in layers, by kind                  slowest layers",
+        "  MatMul     100.0 %  1.00 ms  ██████         3  MatMul       1.00 ms",
+        "0 rounds · nothing lost",
+    ]
+
+
+def test_live_view_of_a_running_proof_in_a_large_terminal() -> None:
+    summary = running_proof()
+    lines = view_of(summary, width=200, height=60)
+    titles = next(line for line in lines if "time in layers, by kind" in line)
+    assert titles.split("   ")[0].strip() == "time in layers, by kind"
+    assert titles.index("slowest layers") < titles.index("last layers")
+    first = lines[lines.index(titles) + 1]
+    assert first.split() == ["MatMul", "100.0", "%", "1.00", "ms", "█" * 20, *["3", "MatMul", "1.00", "ms"] * 2]
+    assert "" in lines, "there is room to breathe"
+
+
+def test_live_view_grows_with_the_terminal_and_leaves_a_third_to_others() -> None:
+    summary = fed(proof_start(num_layers=400), *[layer_start(index, gpu=index) for index in range(40)], layer_end(3))
+    heights = [len(view_of(summary, width=100, height=height)) for height in (3, 6, 12, 24, 40, 60)]
+    assert heights == sorted(heights)
+    assert all(drawn <= lines - lines // 3 for drawn, lines in zip(heights, (3, 6, 12, 24, 40, 60), strict=True))
+
+
+def test_live_view_of_a_prover_that_waits_says_what_is_heard() -> None:
+    clock = Clock()
+    summary = RunSummary(clock=clock)
+    opened = envelopes([an_activation(0), an_activation(1), Log(level=LogLevel.Debug, message="loads")], close=False)
+    source = "tcp://127.0.0.1:9100 (from 127.0.0.1:50000)"
+    first = msgspec.structs.replace(opened[0], event=msgspec.structs.replace(opened[0].event, source=source))
+    summary.add_batch((first, *opened[1:]))
+    clock.now += 38
+    assert view_of(summary) == [
+        f"○ waiting for a proof  {source}        38.0 s",
+        "    connected, 2 activations, 3 events",
+    ]
+
+
+def test_live_view_shows_who_waits_beside_the_open_proofs() -> None:
+    clock = Clock()
+    summary = fed(proof_start(), layer_start(1), clock=clock)
+    summary.add_batch(tuple(envelopes([an_activation(0)], session_id="t", close=False)))
+    clock.now += 2
+    assert any(line.startswith("○ waiting for a proof  test") for line in view_of(summary))
+
+
+def test_live_view_without_a_session_waits_for_a_prover() -> None:
+    assert view_of(RunSummary(clock=Clock())) == ["○ waiting for a prover"]
+
+
+def test_live_view_of_very_many_sessions_that_wait() -> None:
+    summary = RunSummary(clock=Clock())
+    for number in range(100):
+        summary.add_batch(tuple(envelopes([an_activation(0)], session_id=f"s{number}", close=False)))
+    lines = view_of(summary)
+    assert len(lines) <= 16
+    shown = sum(line.startswith("○ waiting") for line in lines)
+    assert lines[-1] == f"+ {100 - shown} more sessions waiting"
+
+
+def test_the_slowest_layer_names_its_proof_if_there_are_several() -> None:
+    one = [proof_start("alpha"), layer_start(1), layer_end(1), PROOF_COMPLETE]
+    two = [proof_start("beta"), layer_start(0), layer_end(0, 9), PROOF_COMPLETE]
+    summary = fed(*one)
+    assert "slowest layer 1 MatMul 1.00 ms" in view_of(summary, height=15)[-2]
+    summary = fed(*one, *two)
+    assert "slowest layer 1 MatMul of proof 1 alpha" in view_of(summary, width=120, height=12)[-2]
+    report = report_of(summary, width=100)
+    rows = report[report.index("Slowest layers") :].splitlines()[1:]
+    assert [row.split()[:3] for row in rows] == [
+        ["proof", "layer", "kind"],
+        ["1", "alpha", "1"],
+        ["2", "beta", "0"],
+    ]
+    assert "proof 2 beta" in "\n".join(view_of(summary, width=160, height=50))
 
 
 def test_live_view_before_the_first_proof_names_the_source() -> None:
@@ -130,7 +227,7 @@ def test_live_view_says_when_nothing_is_heard() -> None:
     clock = Clock()
     summary = fed(proof_start(), layer_start(1), layer_end(1), clock=clock)
     clock.now += 12
-    lines = view_of(summary)
+    lines = view_of(summary, height=15)
     assert lines[2].startswith("  layer    1  MatMul      1×4 → 1×2 ")
     assert lines[2].endswith("✓ 1.00 ms"), "the layer that ended last is still shown"
     assert lines[3] == "    silent for 12.0 s"
@@ -406,6 +503,41 @@ def test_plain_lines_mention_a_proof_that_hangs() -> None:
         "proof 1: 0 of 2 layers (0 %), 0 rounds, in layer 1 MatMul for 10.3 s; 10.3 s so far",
         "proof 1: 0 of 2 layers (0 %), 0 rounds, in layer 1 MatMul for 20.3 s; 20.3 s so far",
     ]
+
+
+def test_plain_lines_tell_of_a_prover_that_waits_while_it_is_heard() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"progress_s": 10})
+    heard = iter(envelopes([an_activation(number % 4) for number in range(30)], close=False))
+    for second in range(60):
+        host.feed([next(heard)] if second <= 25 else [])
+        clock.now += 1
+        host.tick()
+    host.feed(list(heard))
+    host.feed(envelopes([proof_start()], close=False)[1:])
+    clock.now += 1
+    host.tick()
+    assert stream.getvalue().splitlines() == [
+        "events arrive from test; waiting for a proof",
+        "waiting for a proof: test, for 1.01 s; 11 activations",
+        "waiting for a proof: test, for 1.02 s; 21 activations",
+        "waiting for a proof: test, for 7.03 s; 25 activations",
+        "proof 1 started: mlp on cpu, 2 layers",
+    ]
+    host.close()
+
+
+def test_plain_lines_do_not_tell_of_a_session_that_begins_with_its_proof() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock))
+    for envelope in envelopes([proof_start(), PROOF_COMPLETE], close=False):
+        host.feed([envelope])
+        clock.now += 5
+        host.tick()
+    assert "waiting" not in stream.getvalue()
+    host.close()
 
 
 def test_a_flood_of_lines_is_counted_not_written() -> None:
