@@ -126,7 +126,7 @@ class StatePricer:
             self._compile(self._job(job), event)
         elif isinstance(event, ProofStart):
             known = self._job(job)
-            known.name = _name(event.model_name)
+            known.name = _name(event.model_name or envelope.model_name)
             if known.priced is not None and known.priced.costs is not None:
                 self._remember(known, self._declared.price_declared(known.priced.states, known.name))
         derived = [each for change in self._timelines.feed(envelope) for each in self._change(change)]

@@ -328,6 +328,9 @@ class Bus:
     ) -> Envelope:
         seq = self._seq
         self._seq = seq + 1
+        model_name, crowded = None, False
+        if type(decoded.event) in _CROWDING:
+            model_name, crowded = _given_name(sender, decoded), _is_crowded(sender, decoded.event)
         return Envelope(
             seq=seq,
             time_unix_nano=time_unix_nano,
@@ -339,10 +342,11 @@ class Bus:
             parent_job_id=decoded.parent_job_id if parent_job_id is None else parent_job_id,
             time_source=decoded.time_source if time_source is None else time_source,
             traceparent=decoded.traceparent,
+            model_name=model_name,
             captured=captured,
             trace_note=trace_note,
             lineage=lineage,
-            crowded=type(decoded.event) in _CROWDING and _is_crowded(sender, decoded.event),
+            crowded=crowded,
         )
 
     def _report_losses(self, sender: EventSender, envelopes: list[Envelope]) -> None:
@@ -372,6 +376,14 @@ def _is_crowded(sender: EventSender, event: ProofEvent) -> bool:
         return False
     sender.phases += isinstance(event, PhaseStart)
     return sender.phases > MOST_SHOWN_PHASES
+
+
+def _given_name(sender: EventSender, decoded: Decoded) -> str | None:
+    """Return what the user calls the model of a proof that begins; None if the prover itself gave it a name."""
+    event = decoded.event
+    if not isinstance(event, ProofStart) or event.model_name:
+        return None
+    return sender.model_name or decoded.model_name
 
 
 def _note_taken(what: ProofEvent | Posted | Decoded) -> None:

@@ -133,6 +133,8 @@ class SourceRequest(msgspec.Struct, frozen=True, kw_only=True):
         follow: Whether to wait for more at the end of a file.
         once: Whether to end after the first session.
         speed: How many times as fast as their own times events are paced; None for as fast as possible.
+        max_pause_s: The longest that pacing waits for the next event, in seconds; None for as long as it takes.
+        model_name: What the user calls the model of proofs for which the prover gives no name.
         max_line_bytes: The longest line that is read.
     """
 
@@ -140,6 +142,8 @@ class SourceRequest(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
     once: bool = False
     speed: float | None = None
+    max_pause_s: float | None = None
+    model_name: str | None = None
     max_line_bytes: int = 16 * 2**20
 
     @property
@@ -170,12 +174,12 @@ class SourceType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CORE_FLAGS = frozenset(
-    {"--config", "--follow", "--help", "--json", "--no-plugin", "--once", "--plugin", "--plugin-file", "--quiet"}
-    | {"--set", "--speed", "--strict", "--verbose", "--version"}
+    {"--config", "--follow", "--help", "--json", "--max-pause", "--name", "--no-plugin", "--once", "--plugin"}
+    | {"--plugin-file", "--quiet", "--set", "--speed", "--strict", "--traceback", "--verbose", "--version"}
 )
 """The command's own flags. Plugins may not declare them."""
 
-CORE_COMMANDS = frozenset({"config", "events", "plugins", "run", "sources", "trust"})
+CORE_COMMANDS = frozenset({"completion", "config", "events", "plugins", "run", "sources", "trust"})
 """The command's own subcommands. Plugins may not declare them."""
 
 _FLAG = re.compile(r"--[a-z][a-z0-9]*(-[a-z0-9]+)*")

@@ -57,6 +57,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         time_source: Where the event's own time comes from, if that is not where its session's times come from; see
             `SessionOpened.time_source`.
         traceparent: The W3C trace context that was sent with the event, or None.
+        model_name: What the user calls the model, on a ProofStart whose prover gave it no name; None otherwise.
         captured: Values that plugins captured on the producer's thread for this event, by plugin name.
         trace_note: Where a plugin that makes traces tells the producer which one this is; None if no producer asks.
         lineage: The plugins whose output this event descends from.
@@ -73,6 +74,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_job_id: str | None = None
     time_source: str | None = None
     traceparent: str | None = None
+    model_name: str | None = None
     captured: Mapping[str, object] = NO_CAPTURES
     trace_note: TraceNote | None = None
     lineage: tuple[str, ...] = ()

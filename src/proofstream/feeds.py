@@ -28,16 +28,18 @@ class HostFeed:
         host: The host.
         waits: Whether the source is held back while plugins are behind.
         tell: Shows a line to the user.
+        model_name: What the user calls the model of proofs for which the prover gives no name.
 
     Attributes:
         stopping: Set when the source must stop.
         interrupted: Why it must stop; None if it has come to its own end.
     """
 
-    def __init__(self, host: Host, *, waits: bool, tell: Callable[[str], None]) -> None:
+    def __init__(self, host: Host, *, waits: bool, tell: Callable[[str], None], model_name: str | None = None) -> None:
         self.host = host
         self.waits = waits
         self._tell = tell
+        self._model_name = model_name
         self.stopping = False
         self.interrupted: str | None = None
         self._counting = threading.Lock()  # a source may deliver on several threads
@@ -59,6 +61,7 @@ class HostFeed:
             _check_word("opened_time_source", opened_time_source, TIME_SOURCES)
         replayed = not self.host.live
         session = self.host.new_session(source=source, session_id=session_id, replayed=replayed)
+        session.model_name = self._model_name
         if not recorded:
             self.host.announce(
                 session,

@@ -148,6 +148,8 @@ class EventSender(Protocol):
     """How long after its time its latest event came that was read from a stream."""
     phases: int
     """How many phases have begun since its latest proof began."""
+    model_name: str | None
+    """What the user calls the models of its proofs for which the prover gives no name."""
     ended: bool
     """True once the session's end has passed the bus. Only events that plugins derived may still follow."""
 

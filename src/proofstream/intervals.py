@@ -670,9 +670,10 @@ class Proof(Interval):
 
     @property
     def model_name(self) -> str | None:
-        """The name of the proved model; None if the producer did not give it."""
-        event = self.start_event
-        return event.model_name if isinstance(event, ProofStart) else None
+        """The name of the proved model; None if neither the producer nor the user gave it."""
+        if self.opened is None or not isinstance(self.opened.event, ProofStart):
+            return None
+        return self.opened.event.model_name or self.opened.model_name
 
     @property
     def backend(self) -> str | None:

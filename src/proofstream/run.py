@@ -5,6 +5,7 @@ The source runs on a thread of its own, so that a signal can stop this one at an
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import threading
@@ -22,6 +23,7 @@ from proofstream.host import Host
 from proofstream.intake import Wakeup
 from proofstream.loader import Registry
 from proofstream.report import Report
+from proofstream.sources.builtin import named
 from proofstream.threads import ThreadError, start_thread
 
 EXIT_OK = 0
@@ -111,10 +113,12 @@ class Run:
     """
 
     def __init__(self, what: RunRequest) -> None:
+        what = dataclasses.replace(what, request=named(what.request))
         self._what = what
         self._type = find_source(what.registry, what.request.uri)
         if self._type.live and what.request.speed is not None:
             raise UsageError(f"--speed paces a recording; {what.request.uri} is live")
+        _check_pause(what.request)
         self._source: Source = self._open()
         # Not an Event: a signal handler sets it, and an Event's lock may be held by the very thread that it interrupts.
         self._ended = Wakeup()
@@ -171,7 +175,8 @@ class Run:
             host.close()
             raise
         what.say(f"reading {what.request.uri} with {', '.join(host.introduced) or 'no plugin'}")
-        self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell)
+        name = what.request.model_name
+        self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell, model_name=name)
         if self._signal is None:
             self._run_source(host, self._feed)
         outcome = self._outcome(host)
@@ -239,6 +244,15 @@ class Run:
         if self._must_end(host):
             return "interrupted", _STRICT
         return "ended", None
+
+
+def _check_pause(request: SourceRequest) -> None:
+    if request.max_pause_s is None:
+        return
+    if request.speed is None:
+        raise UsageError("--max-pause shortens the pauses of --speed, and without that there are none")
+    if not request.max_pause_s >= 0:
+        raise UsageError(f"--max-pause {request.max_pause_s}: must be a number of seconds")
 
 
 def _by(number: int) -> str:

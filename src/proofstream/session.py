@@ -116,6 +116,7 @@ class Session(_Entrance):
         self.last_time_unix_nano: int | None = None
         self.behind_ns: int = 0
         self.phases: int = 0
+        self.model_name: str | None = None
         self.closing_sent = False
         self.ended = False
         self.late_notice: str | None = None

@@ -120,6 +120,7 @@ def envelopes(
                 parent_job_id=decoded.parent_job_id,
                 time_source=decoded.time_source,
                 traceparent=decoded.traceparent,
+                model_name=decoded.model_name,
             )
         )
     return made
@@ -351,4 +352,5 @@ def _decoded(envelope: Envelope) -> Decoded:
         parent_job_id=envelope.parent_job_id,
         time_source=envelope.time_source,
         traceparent=envelope.traceparent,
+        model_name=envelope.model_name,
     )

@@ -26,6 +26,7 @@ MAX_LINE_BYTES = 16 * 2**20
 MAX_NAME_CHARS = 1024
 """The longest kind, session id, job id, origin or trace context. Each is a key that many tables are kept by."""
 
+_NAMES = ("session_id", "job_id", "parent_job_id", "time_source", "origin", "traceparent", "model_name")
 _EXCERPT_CHARS = 80
 _U64_MAX = 2**64 - 1
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -55,6 +56,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         session_id: From an envelope.
         origin: From an envelope; `producer` otherwise.
         traceparent: From an envelope.
+        model_name: From an envelope: what a user called the model.
     """
 
     event: ProofEvent
@@ -66,6 +68,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session_id: str | None = None
     origin: str = PRODUCER
     traceparent: str | None = None
+    model_name: str | None = None
 
     def at(self, time_unix_nano: int, source: str | None = None) -> Decoded:
         """Return the same with another time, and with its origin if that is not its session's."""
@@ -105,6 +108,7 @@ class _Wrapper(msgspec.Struct, frozen=True, gc=False):
     parent_job_id: str | int | None = None
     time_source: str | None = None
     traceparent: str | None = None
+    model_name: str | None = None
 
 
 _unwrap = msgspec.json.Decoder(_Wrapper).decode
@@ -166,9 +170,10 @@ class LineDecoder:
             session_id=wrapper.session_id,
             origin=wrapper.origin,
             traceparent=wrapper.traceparent,
+            model_name=wrapper.model_name,
         )
         if len(line) - len(raw) > MAX_NAME_CHARS:  # a shorter frame cannot hold a longer name
-            for name in ("session_id", "job_id", "parent_job_id", "time_source", "origin", "traceparent"):
+            for name in _NAMES:
                 if len(getattr(decoded, name) or "") > MAX_NAME_CHARS:
                     raise WireError(f"{name} is longer than {MAX_NAME_CHARS} characters")
         return decoded
@@ -346,6 +351,7 @@ class _EnvelopeHead(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parent_job_id: str | None = None
     time_source: str | None = None
     traceparent: str | None = None
+    model_name: str | None = None
 
 
 class _EnvelopeLine(_EnvelopeHead, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -365,6 +371,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
             envelope.parent_job_id,
             envelope.time_source,
             envelope.traceparent,
+            envelope.model_name,
             event=msgspec.Raw(envelope.raw),
         )
     )

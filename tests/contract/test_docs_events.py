@@ -92,5 +92,5 @@ def test_examples_can_be_read() -> None:
 def test_the_envelopes_fields_are_those_that_are_written() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \| [^|]+ \|$", chapter("On the wire"), flags=re.MULTILINE))
 
-    optional = {"origin", "job_id", "parent_job_id", "time_source", "traceparent"}
+    optional = {"origin", "job_id", "parent_job_id", "time_source", "traceparent", "model_name"}
     assert documented == {"v", "seq", "time_unix_nano", "session_id", "event", *optional}

@@ -52,8 +52,10 @@ def start_of(interval: Interval) -> dict[str, Any]:
     """Return the attributes that an interval's start event gives it."""
     match event := interval.start_event:
         case ProofStart():
+            given = None if interval.opened is None else interval.opened.model_name
             return {
-                Attr.PROOF_MODEL: event.model_name,
+                Attr.PROOF_MODEL: event.model_name or given,
+                Attr.PROOF_MODEL_SOURCE: None if event.model_name or not given else "user",
                 Attr.PROOF_BACKEND: event.backend,
                 Attr.PROOF_NUM_LAYERS: event.num_layers,
                 Attr.PROOF_INPUT_SHAPE: event.input_shape,

@@ -70,6 +70,7 @@ class Attr:
 
     PROOF_ORDINAL: Final = "proofstream.proof.ordinal"
     PROOF_MODEL: Final = "proofstream.proof.model"
+    PROOF_MODEL_SOURCE: Final = "proofstream.proof.model.source"
     PROOF_BACKEND: Final = "proofstream.proof.backend"
     PROOF_NUM_LAYERS: Final = "proofstream.proof.num_layers"
     PROOF_INPUT_SHAPE: Final = "proofstream.proof.input_shape"

@@ -106,9 +106,9 @@ def recording_name(proof: Proof) -> str:
     return f"{model}{safe_text(proof.backend, 80)}, {number}"
 
 
-def proof_started(event: ProofStart) -> str:
+def proof_started(event: ProofStart, model_name: str | None) -> str:
     """Say that a proof began."""
-    model = f", model {safe_text(event.model_name, 80)}" if event.model_name else ""
+    model = f", model {safe_text(model_name, 80)}" if model_name else ""
     return (
         f"proof started on {safe_text(event.backend, 80)}: {event.num_layers} layers, "
         f"{shape(event.input_shape)} in, {shape(event.output_shape)} out{model}"

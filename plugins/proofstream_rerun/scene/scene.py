@@ -152,7 +152,8 @@ class Scene:
         """Draw the start of the proof."""
         self.canvas.move_to(envelope)
         if isinstance(envelope.event, ProofStart):
-            self.canvas.add_log_line("logs/proof", texts.proof_started(envelope.event), "INFO")
+            name = envelope.event.model_name or envelope.model_name
+            self.canvas.add_log_line("logs/proof", texts.proof_started(envelope.event, name), "INFO")
         else:
             self.canvas.add_log_line("logs/proof", "proof joined after its start", "WARN")
         if self.proof is not None:

@@ -236,7 +236,8 @@ class _App:
 
         def callback(which: str, **values: Any) -> int:
             folder = Path(command.artefacts_dir)
-            return self._run(command.sources[which], folder, speed=None, follow=False, once=False, **values)
+            unused = {param.name: None for param in _reading_params()}
+            return self._run(command.sources[which], folder, **unused, **values)
 
         params = [which, *_general_params(), *self._plugin_params()]
         text = f"{command.summary.rstrip('.')}. The results are written into ./{command.artefacts_dir}."
@@ -309,9 +310,11 @@ class _App:
             config=config,
             request=SourceRequest(
                 uri=source,
-                follow=values["follow"],
-                once=values["once"],
+                follow=bool(values["follow"]),
+                once=bool(values["once"]),
                 speed=values["speed"],
+                max_pause_s=values["max_pause"],
+                model_name=values["name"],
                 max_line_bytes=config.host.max_line_bytes,
             ),
             asked=asked,
@@ -421,6 +424,13 @@ def _reading_params() -> list[click.Parameter]:
             default=None,
             help="Pace events by their own time, so many times as fast; as fast as possible by default.",
         ),
+        click.Option(
+            ["--max-pause"],
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="With --speed: wait no longer than this for the next event.",
+        ),
+        click.Option(["--name"], metavar="MODEL", help="Call the model so, where the prover gives it no name."),
     ]
 
 

@@ -55,13 +55,14 @@ class Arrivals:
 
     Args:
         descriptor: The file descriptor to read. It is not closed.
+        has_read: Whether it was found empty before, so that what waits now has just arrived.
 
     Attributes:
         began_unix_nano: When reading began, in nanoseconds since the epoch.
         error: The error that ended the reading, or None.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, has_read: bool = False) -> None:
         self.error: OSError | None = None
         self._descriptor = descriptor
         self._clock = Clock()
@@ -71,7 +72,7 @@ class Arrivals:
         self._ended = False
         self._stop = False
         # Measured before the thread starts: from here on, everything that arrives gets a real time stamp.
-        self._waiting_bytes = min(_bytes_waiting(descriptor), BUFFER_BYTES)
+        self._waiting_bytes = 0 if has_read else min(_bytes_waiting(descriptor), BUFFER_BYTES)
         self.began_unix_nano: int = self._clock.now()
         self._thread = threading.Thread(target=self._run, name="proofstream-stream", daemon=True)
         start_thread(self._thread)

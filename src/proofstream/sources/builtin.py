@@ -6,12 +6,14 @@ import math
 import os
 import stat
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import Source, SourceRequest, SourceType
 from proofstream.errors import UsageError
-from proofstream.wire import LineDecoder
+from proofstream.wire import MAX_NAME_CHARS, LineDecoder
 
 
 def builtin_sources(catalog: Catalog) -> list[SourceType]:
@@ -117,6 +119,30 @@ def path_of(uri: str) -> Path:
     if uri.startswith("file://"):
         return Path(unquote(uri.removeprefix("file://")))
     return Path(uri.removeprefix("file:"))
+
+
+def named(request: SourceRequest) -> SourceRequest:
+    """Return the request with what its address calls the model, `tcp://HOST:PORT?name=MODEL` or `unix:PATH?name=MODEL`.
+
+    Only for sockets: a file's own name may end so, and a plugin's source has a query of its own.
+
+    Raises:
+        UsageError: The name is empty, too long, or not the one of ``--name``, or the address has more than a name.
+    """
+    address, mark, query = request.uri.rpartition("?")
+    if mark and query.startswith("name=") and address.startswith(("tcp:", "unix:")):
+        given = dict(parse_qsl(query, keep_blank_values=True))
+        name = given.pop("name")
+        if given:
+            raise UsageError(f"{request.uri}: an address knows name only, not {', '.join(given)}")
+        if request.model_name not in (None, name):
+            raise UsageError(
+                f"the model has two names, {name!r} and {request.model_name!r}: leave out ?name= or --name"
+            )
+        request = msgspec.structs.replace(request, uri=address, model_name=name)
+    if request.model_name is not None and not 0 < len(request.model_name.strip()) <= MAX_NAME_CHARS:
+        raise UsageError(f"a model's name has 1 to {MAX_NAME_CHARS} characters, and is not blank")
+    return request
 
 
 def _refuse_file_flags(request: SourceRequest) -> None:

@@ -52,7 +52,7 @@ class FileSource:
     def __init__(self, path: Path, request: SourceRequest, decoder: LineDecoder) -> None:
         self._path = path
         self._settings = InputSettings(name=str(path), decoder=decoder, max_line_bytes=request.max_line_bytes)
-        self._pacer = Pacer(request.speed) if request.speed is not None else None
+        self._pacer = None if request.speed is None else Pacer(request.speed, max_pause_s=request.max_pause_s)
         self._stop = StopFlag()
 
     def stop(self) -> None:

@@ -15,7 +15,8 @@ from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Clock
 from proofstream.sources.compression import READ_BYTES, blocks
 from proofstream.sources.files import open_file
-from proofstream.sources.lines import LineReader, LineResult
+from proofstream.sources.followed_pipe import FollowedPipe
+from proofstream.sources.lines import InputSettings, LineReader, LineResult
 from proofstream.sources.pacing import StopFlag, short_switches
 from proofstream.sources.prior import Prior
 from proofstream.sources.reconstruct import scan
@@ -37,7 +38,8 @@ class FollowedFile:
     """Reads a file and waits for more until it is stopped. Waits for the file if it does not exist yet.
 
     A file that became shorter is read again from its beginning. If another file takes the name, the old file is read to
-    its end, then the new one from its beginning. All of it is one session.
+    its end, then the new one from its beginning. All of it is one session. A named pipe is read from one writer to the
+    next, see `FollowedPipe`.
     """
 
     def __init__(self, path: Path, request: SourceRequest, decoder: LineDecoder) -> None:
@@ -65,6 +67,9 @@ class FollowedFile:
         file = self._open(feed)
         if file is None:
             return
+        if _is_pipe(file):
+            self._follow_pipe(file, feed)
+            return
         router = SessionRouter(
             feed,
             source=str(self._path),
@@ -79,23 +84,37 @@ class FollowedFile:
             raise
         router.close("interrupted")
 
+    def _follow_pipe(self, file: BinaryIO, feed: Feed) -> None:
+        settings = InputSettings(name=str(self._path), decoder=self._decoder, max_line_bytes=self._max_line_bytes)
+        FollowedPipe(
+            self._path,
+            settings,
+            reopen=lambda: self._wait_for_file(feed, pipe=True),
+            stopped=lambda: self._is_stopped(feed),
+        ).deliver(file, feed)
+
     # Opening
 
     def _open(self, feed: Feed) -> BinaryIO | None:
         """Open the file and scan its present content. Returns None if stopped before the file appears."""
         file = self._open_if_there()
         if file is not None:
-            self._look_at_what_is_there(file, feed)
+            if not _is_pipe(file):
+                self._look_at_what_is_there(file, feed)
             return file
         feed.announce(f"waiting for {self._path}")
         return self._wait_for_file(feed)
 
-    def _wait_for_file(self, feed: Feed) -> BinaryIO | None:
+    def _wait_for_file(self, feed: Feed, *, pipe: bool | None = None) -> BinaryIO | None:
         while not self._is_stopped(feed):
             file = self._open_if_there()
-            if file is not None:
+            if file is None:
+                self._stop.wait(_LONGEST_PAUSE_S)
+            elif pipe in (None, _is_pipe(file)):
                 return file
-            self._stop.wait(_LONGEST_PAUSE_S)
+            else:
+                file.close()
+                raise SourceError(f"cannot follow {self._path} any further: it is {'no' if pipe else 'a'} pipe now")
         return None
 
     def _open_if_there(self) -> BinaryIO | None:
@@ -107,12 +126,9 @@ class FollowedFile:
             if not self._path.parent.is_dir():
                 raise SourceError(f"cannot follow {self._path}: there is no folder {self._path.parent}") from error
             return None
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if not (stat.S_ISREG(os.fstat(file.fileno()).st_mode) or _is_pipe(file)):
             file.close()
-            raise SourceError(
-                f"cannot follow {self._path}: it is not a regular file",
-                hint="without --follow, a pipe is read to its end",
-            )
+            raise SourceError(f"cannot follow {self._path}: it is neither a regular file nor a named pipe")
         return file
 
     def _look_at_what_is_there(self, file: BinaryIO, feed: Feed) -> None:
@@ -143,7 +159,7 @@ class FollowedFile:
                     self._stop.wait(_GRACE_S)
                     if self._read_on(file, router):
                         continue
-                    next_file = self._wait_for_file(feed)
+                    next_file = self._wait_for_file(feed, pipe=False)
                     if next_file is None:
                         return
                     self._start_over(router)
@@ -204,3 +220,7 @@ class FollowedFile:
 
     def _is_stopped(self, feed: Feed) -> bool:
         return bool(self._stop) or feed.stopping
+
+
+def _is_pipe(file: BinaryIO) -> bool:
+    return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)

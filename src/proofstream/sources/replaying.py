@@ -13,7 +13,7 @@ from proofstream.envelopes import ARRIVAL, RECONSTRUCTED
 from proofstream.errors import SourceError
 from proofstream.sources.compression import blocks
 from proofstream.sources.lines import InputSettings, LineReader, LineResult
-from proofstream.sources.pacing import Pacer
+from proofstream.sources.pacing import Pacer, long_pause
 from proofstream.sources.reconstruct import Reconstruction, scan
 from proofstream.sources.routing import SessionRouter
 from proofstream.sources.stored import CutShort, Damaged
@@ -42,6 +42,7 @@ class Replay:
         self._stopped = stopped
         self._pacer = pacer
         self._wait = wait
+        self._announce: Callable[[str], None] = _say_nothing
 
     def deliver(self, file: BinaryIO, feed: Feed, *, latest_ns: int) -> None:
         """Deliver what follows the file's position.
@@ -54,6 +55,7 @@ class Replay:
         Raises:
             SourceError: The file cannot be read, or is damaged.
         """
+        self._announce = feed.announce
         begin = file.tell()
         # Both passes must read the same bytes, even if the file is still growing.
         size = max(0, os.fstat(file.fileno()).st_size - begin)
@@ -136,6 +138,16 @@ class Replay:
         router.flush()
 
     def _wait_for(self, router: SessionRouter, pacer: Pacer, time_unix_nano: int) -> None:
-        while (due_in_s := pacer.due_in_s(time_unix_nano)) > 0 and not self._stopped():
-            router.flush()
+        due_in_s = pacer.due_in_s(time_unix_nano)
+        if due_in_s <= 0:
+            return
+        router.flush()
+        if (line := long_pause(due_in_s)) is not None:
+            self._announce(line)
+        while due_in_s > 0 and not self._stopped():
             self._wait(due_in_s)
+            due_in_s = pacer.due_in_s(time_unix_nano)
+
+
+def _say_nothing(_line: str) -> None:
+    return None

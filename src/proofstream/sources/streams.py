@@ -40,7 +40,7 @@ def deliver_stream(arrivals: Arrivals, settings: InputSettings, feed: Feed, *, s
             deliver_packed(begin, arrivals, settings, feed, stopped)
             return
         router = SessionRouter(feed, source=settings.name, time_source=ARRIVAL)
-        if not _deliver_all(begin, arrivals, settings, router, stopped):
+        if not deliver_lines(begin, arrivals, settings, router, stopped):
             router.close("interrupted")
             return
     finally:
@@ -64,14 +64,22 @@ def _begin(arrivals: Arrivals, stopped: Callable[[], bool]) -> deque[Block]:
     return begin
 
 
-def _deliver_all(
+def deliver_lines(
     begin: deque[Block],
     arrivals: Arrivals,
     settings: InputSettings,
     router: SessionRouter,
     stopped: Callable[[], bool],
 ) -> bool:
-    """Deliver until the stream ends. Returns False if it was stopped first."""
+    """Deliver lines as they arrive, until the stream ends. Returns False if it was stopped first.
+
+    Args:
+        begin: What was read of it before.
+        arrivals: The rest.
+        settings: How to read it.
+        router: Takes the lines.
+        stopped: Called five times a second. Returns True to stop.
+    """
     reader = LineReader(settings.decoder, settings.max_line_bytes)
     stamper = Stamper(arrivals.began_unix_nano)
     time_unix_nano = arrivals.began_unix_nano
