@@ -21,6 +21,7 @@ import proofstream
 from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
 from proofstream.command.logs import set_up_logging, traceback_hint
+from proofstream.command.names import COMPLETE, SHELLS, unknown
 from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
 from proofstream.command.results import Results, columns_of_standard_error, lines_about
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
-_TRUST = "trust"
+_TRUST, _COMPLETION = "trust", "completion"
 _OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
 
 
@@ -66,7 +67,11 @@ def _main(words: list[str]) -> int:
         early = read_early(words)
         set_up_logging(verbose=early.verbosity, environ=os.environ)
         # The file that is to be trusted may be wrong, and needs no warning that it is not trusted.
-        app = _App(early, reads_config=not with_help and words[0] != _TRUST)
+        app = _App(early, reads_config=not with_help and words[0] not in (_TRUST, _COMPLETION))
+        if COMPLETE in os.environ:
+            from proofstream.command.completion import complete
+
+            return complete(app.group(), app.registry, os.environ[COMPLETE])
         words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
@@ -153,7 +158,8 @@ class _App:
         for param in plugin_file:
             param.expose_value = False
         summary = (proofstream.__doc__ or "").partition("\n")[0]
-        group = click.Group(name="proofstream", params=plugin_file, help=summary)
+        settings = {"help_option_names": ["-h", "--help"]}  # the subcommands have them, too
+        group = click.Group(name="proofstream", params=plugin_file, help=summary, context_settings=settings)
         version = click.version_option(proofstream.__version__, message="%(prog)s %(version)s")
         group = version(group)
         group.add_command(self._run_command())
@@ -162,10 +168,30 @@ class _App:
             group.add_command(made)
         group.add_command(self._config_command())
         group.add_command(_trust_command())
-        group.add_command(_listing("plugins", "List plugins and their status.", self.registry, listings.plugins))
-        group.add_command(_listing("events", "List event types and their fields.", self.registry, listings.events))
+        plugins, events = "List plugins and their status, or describe one.", "List event types, or describe one."
+        group.add_command(_listing("plugins", plugins, self.registry, listings.plugins, self._describe_plugin))
+        group.add_command(_listing("events", events, self.registry, listings.events, self._describe_event))
         group.add_command(_listing("sources", "List where events can come from.", self.registry, listings.sources))
+        group.add_command(_completion_command())
         return group
+
+    # Descriptions
+
+    def _describe_plugin(self, name: str) -> dict[str, Any]:
+        from proofstream.command.plugin_details import describe_plugin
+
+        record = self.registry.records.get(name)
+        if record is None:
+            raise unknown("plugin", name, self.registry.records)
+        return describe_plugin(record, self.registry)
+
+    def _describe_event(self, name: str) -> dict[str, Any]:
+        from proofstream.command.kinds import describe_kind
+
+        for kind, event_type, owner in self.registry.catalog:
+            if kind == name:
+                return describe_kind(kind, event_type, owner, self.registry.catalog)
+        raise unknown("event type", name, [kind for kind, _, _ in self.registry.catalog])
 
     # Commands that work by themselves
 
@@ -458,35 +484,42 @@ def _general_params() -> list[click.Parameter]:
 
 
 def _listing(
-    name: str, summary: str, registry: Registry, rows_of: Callable[[Registry], list[dict[str, Any]]]
+    name: str,
+    summary: str,
+    registry: Registry,
+    rows_of: Callable[[Registry], list[dict[str, Any]]],
+    describe_one: Callable[[str], dict[str, Any]] | None = None,
 ) -> click.Command:
-    def callback(as_json: bool, **_: Any) -> int:
-        rows = rows_of(registry)
+    def callback(as_json: bool, which: str | None = None, **_: Any) -> int:
+        from proofstream.command.tables import print_details, print_rows
+
+        found = rows_of(registry) if which is None or describe_one is None else describe_one(which)
         if as_json:
             import json  # loading it takes as long as all of the help's text does
 
-            click.echo(json.dumps(rows, indent=2))
+            click.echo(json.dumps(found, indent=2))
+        elif isinstance(found, dict):
+            print_details(found)
         else:
-            _print_table(listings.for_people(rows))
+            print_rows(listings.for_people(found))
         return 0
 
+    which = [] if describe_one is None else [click.Argument(["which"], metavar="[NAME]", required=False)]
     shared = [param for param in _general_params() if param.name in _OF_LISTINGS]
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
-    return click.Command(name, params=[as_json, *shared], callback=callback, help=summary)
+    return click.Command(name, params=[*which, as_json, *shared], callback=callback, help=summary)
 
 
-def _print_table(rows: list[dict[str, str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _completion_command() -> click.Command:
+    def callback(shell: str) -> int:
+        from proofstream.command.completion import script
 
-    columns = [key for key in (rows[0] if rows else {}) if any(row[key] for row in rows)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(row[column]) for column in columns])
-    Console().print(table)
+        click.echo(script(shell), nl=False)
+        return 0
+
+    summary = 'Print the script that completes this command in a shell: eval "$(proofstream completion bash)".'
+    shell = click.Argument(["shell"], type=click.Choice(SHELLS))
+    return click.Command(_COMPLETION, params=[shell], callback=callback, help=summary, short_help=summary)
 
 
 def _say_nothing(_text: str) -> None:

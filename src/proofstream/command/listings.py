@@ -47,13 +47,16 @@ def sources(registry: Registry) -> list[dict[str, Any]]:
 
 
 def for_people(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the same rows as text, with columns merged that are mostly empty, and without fields, which are long."""
-    return [{key: _cell(value) for key, value in _merged(row).items()} for row in rows]
+    """Return the same rows as text, with columns merged that are mostly empty, and without lists, which are long."""
+    return [{key: cell(value) for key, value in _merged(row).items()} for row in rows]
 
 
 def _merged(row: dict[str, Any]) -> dict[str, Any]:
-    if "fields" in row:
-        return {key: value for key, value in row.items() if key != "fields"}
+    if "fields" in row or "flags" in row:
+        return {key: value for key, value in row.items() if key not in ("fields", "flags")}
+    if "nullable" in row:
+        may_be = [word for word, is_so in (("absent", row["optional"]), ("null", row["nullable"])) if is_so]
+        return {"name": row["name"], "type": row["type"], "may be": may_be, "meaning": row["meaning"]}
     if "distribution" not in row:
         return row
     return {
@@ -64,7 +67,8 @@ def _merged(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell(value: str | bool | list[str] | None) -> str:
+def cell(value: str | bool | list[str] | None) -> str:
+    """Return a value as text that is safe to print."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
