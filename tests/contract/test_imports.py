@@ -78,7 +78,7 @@ def test_the_whole_core_loads_no_plugin_and_no_sdk() -> None:
 
     assert len(everything) > 30
     everything.remove("proofstream_pytest")
-    assert loaded_by(*everything) == {"proofstream", "click", *CORE, *PYDANTIC}
+    assert loaded_by(*everything) == {"proofstream", "proofstream_start", "click", *CORE, *PYDANTIC}
 
 
 def test_the_pytest_plugin_loads_nothing_of_ours_in_test_runs_that_do_not_use_it() -> None:

@@ -26,6 +26,7 @@ class EarlyArguments(msgspec.Struct, kw_only=True):
         plugin_files: Files that each hold a plugin.
         sets: What ``--set`` sets.
         verbosity: The number of ``-v``, less that of ``-q``.
+        tracebacks: Whether the tracebacks of failures are to be shown.
     """
 
     config: Path | None = None
@@ -34,6 +35,7 @@ class EarlyArguments(msgspec.Struct, kw_only=True):
     plugin_files: list[Path] = []
     sets: list[str] = []
     verbosity: int = 0
+    tracebacks: bool = False
 
 
 def read_early(arguments: Sequence[str]) -> EarlyArguments:
@@ -54,6 +56,7 @@ def read_early(arguments: Sequence[str]) -> EarlyArguments:
         plugin_files=[Path(text) for text in named["--plugin-file"]],
         sets=named["--set"],
         verbosity=sum(map(_verbosity, words)),
+        tracebacks="--traceback" in words,
     )
 
 

@@ -33,6 +33,7 @@ from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
 from proofstream.outputs import make_private_folder
 from proofstream.sources.arrivals import stop_early
+from proofstream_start import handle_interrupts
 
 if TYPE_CHECKING:
     from proofstream.config import Config
@@ -42,7 +43,7 @@ EXIT_USAGE = 2
 _log = logging.getLogger(__name__)
 _HELP_WORDS = ("--help", "-h", "--version")
 _TRUST, _COMPLETION = "trust", "completion"
-_OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "verbose")
+_OF_LISTINGS = ("config", "no_plugin", "plugin", "plugin_file", "traceback", "verbose")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         fill_standard_streams()
     status = _main(sys.argv[1:] if arguments is None else list(arguments))
-    stop_early()  # a mistake on the command line may have come before the source was opened
     try:
+        stop_early()  # a mistake on the command line may have come before the source was opened
         voice.finish()  # plugins and sources have not waited for their lines
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
@@ -65,13 +66,14 @@ def _main(words: list[str]) -> int:
     try:
         with_help = not words or any(word in _HELP_WORDS for word in words)
         early = read_early(words)
-        set_up_logging(verbose=early.verbosity, environ=os.environ)
+        set_up_logging(verbose=early.verbosity, tracebacks=early.tracebacks, environ=os.environ)
         # The file that is to be trusted may be wrong, and needs no warning that it is not trusted.
         app = _App(early, reads_config=not with_help and words[0] not in (_TRUST, _COMPLETION))
         if COMPLETE in os.environ:
             from proofstream.command.completion import complete
 
             return complete(app.group(), app.registry, os.environ[COMPLETE])
+        handle_interrupts()
         words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
@@ -478,6 +480,7 @@ def _general_params() -> list[click.Parameter]:
             help="Set a key of a plugin's configuration, or of proofstream's own: host.KEY=VALUE.",
         ),
         click.Option(["--strict"], is_flag=True, help="End the run when a plugin fails."),
+        click.Option(["--traceback"], is_flag=True, help="Show where in its code a plugin or source failed."),
         click.Option(["-v", "--verbose"], count=True, help="Say more; twice for everything."),
         click.Option(["-q", "--quiet"], count=True, help="Say only what went wrong."),
     ]

@@ -16,7 +16,7 @@ from proofstream.sources.arrivals import read_early
 _SOURCE = "-"
 _COMMAND = "run"
 _HELP = frozenset({"--help", "-h", "--version"})
-_SWITCHES = frozenset({"--follow", "--once", "--quiet", "--strict", "--verbose"})
+_SWITCHES = frozenset({"--follow", "--once", "--quiet", "--strict", "--traceback", "--verbose"})
 
 
 def begin_reading(words: Sequence[str], *, descriptor: int = 0) -> None:

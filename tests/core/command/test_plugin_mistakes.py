@@ -114,14 +114,14 @@ def test_an_installed_third_party_plugin_takes_no_flag_from_a_first_party_plugin
 @pytest.mark.parametrize(
     ("body", "cause"),
     [
-        (plugin("options(self): raise ValueError('the cause')"), "ValueError: the cause (-vv shows where)"),
+        (plugin("options(self): raise ValueError('the cause')"), "ValueError: the cause (--traceback shows where)"),
         (
             plugin(f"options(self): return {OPTION.format('--aa')}"),
-            "TypeError: proofstream_options returned one Option; return a list of Options (-vv shows where)",
+            "TypeError: proofstream_options returned one Option; return a list of Options (--traceback shows where)",
         ),
         (
             plugin("options(self): return ['--aa']"),
-            "TypeError: proofstream_options returned a list with a str; return a list of Options (-vv shows where)",
+            "TypeError: proofstream_options returned a list with a str; return a list of Options (--traceback shows where)",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_panic_in_a_plugin_that_was_asked_for_is_one_line(attempt: Try, stream
 def test_a_panic_in_a_tool_is_one_line(attempt: Try) -> None:
     tool = "[Tool(name='rust', summary='s', argument='X', options=(), run=panic)]"
     body = f"def panic(call): {PANIC}\n" + plugin(f"commands(self): return {tool}")
-    assert attempt("rust", "x", body=body) == (1, ["proofstream: plugin mine failed: Panic: a panic (-vv shows where)"])
+    assert attempt("rust", "x", body=body) == (1, ["proofstream: plugin mine failed: Panic: a panic (--traceback shows where)"])
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", plugin("options(self): raise KeyboardInterrupt")])
@@ -231,7 +231,7 @@ def test_a_mistake_of_a_source_is_one_line(attempt: Try, fields: dict[str, str],
 def test_everything_shows_the_place(attempt: Try, stream: str, body: str) -> None:
     _, lines = attempt("run", stream, "-vv", "--no-console", body=body)
     assert any("mine.py" in line for line in lines)
-    assert not any("-vv shows where" in line for line in lines)
+    assert not any("--traceback shows where" in line for line in lines)
 
 
 def test_a_traceback_cannot_speak_to_the_terminal_or_for_the_command(attempt: Try, stream: str) -> None:
@@ -346,4 +346,4 @@ def test_the_listing_says_why_a_plugin_is_broken(attempt: Try, capsys: pytest.Ca
     assert "the cause" in capsys.readouterr().out
     assert cli.main(["plugins", "--json", "--plugin-file", "mine.py"]) == 0
     (row,) = [row for row in json.loads(capsys.readouterr().out) if row["name"] == "mine"]
-    assert (row["reason"], row["hint"]) == ("ValueError: the cause", "-vv shows where")
+    assert (row["reason"], row["hint"]) == ("ValueError: the cause", "--traceback shows where")
