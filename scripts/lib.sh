@@ -55,8 +55,27 @@ check_venv() {
         fail "$venv is of $("$venv/bin/python" -V); remove it to use $("$PYTHON" -V)"
 }
 
+# What pip says of a failure is a page, and its last line rarely says why. So it goes into a file, and one line is said.
 install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || fail "pip could not install: $*"
+    log=$venv/pip.log
+    PIP_RETRIES=${PIP_RETRIES:-1} "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >"$log" 2>&1 ||
+        fail "cannot install proofstream: $(why_pip_failed "$log"); all that pip said is in $PWD/$log"
+}
+
+# Prints why pip failed, and what to do about it, on one line.
+why_pip_failed() {
+    if grep -Eiq 'certificate verify failed|SSLError' "$1"; then
+        echo "the package index has a certificate that is not trusted here; name the one to trust: PIP_CERT=FILE scripts/${0##*/}"
+    elif grep -Eiq 'NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|connection broken|name resolution' "$1"; then
+        echo "no package index can be reached; connect this machine, or name another: PIP_INDEX_URL=URL scripts/${0##*/}"
+    elif grep -q 'No space left' "$1"; then
+        echo "no space is left on the disk"
+    elif grep -q 'No matching distribution' "$1"; then
+        missing=$(sed -n 's/^ *ERROR: No matching distribution found for //p' "$1" | tail -n 1)
+        echo "the package index has no $missing; name one that does: PIP_INDEX_URL=URL scripts/${0##*/}"
+    else
+        sed -n 's/^ *ERROR: //p' "$1" | tail -n 1
+    fi
 }
 
 need() {

@@ -1,7 +1,7 @@
 """Starts the command. Beside the package, because a Ctrl-C is to be quiet also while the package is imported.
 
-Importing takes tenths of a second on a busy machine. A KeyboardInterrupt in the middle of it would be a page of Python's
-internals for somebody who only changed their mind.
+Importing takes tenths of a second on a busy machine. A KeyboardInterrupt in the middle of it would show a page of
+Python's internals to somebody who only changed their mind.
 """
 
 from __future__ import annotations

@@ -137,7 +137,13 @@ class SecureField(msgspec.Struct, frozen=True, gc=False):
 
 
 class RoundPoly(msgspec.Struct, frozen=True, gc=False):
-    """A degree-2 round polynomial by its coefficients: c0 + c1*x + c2*x^2."""
+    """A degree-2 round polynomial by its coefficients: c0 + c1*x + c2*x^2.
+
+    Attributes:
+        c0: The constant coefficient.
+        c1: The coefficient of x.
+        c2: The coefficient of x^2.
+    """
 
     c0: SecureField
     c1: SecureField
@@ -145,7 +151,14 @@ class RoundPoly(msgspec.Struct, frozen=True, gc=False):
 
 
 class RoundPolyDeg3(msgspec.Struct, frozen=True, gc=False):
-    """A degree-3 round polynomial by its coefficients: c0 + c1*x + c2*x^2 + c3*x^3."""
+    """A degree-3 round polynomial by its coefficients: c0 + c1*x + c2*x^2 + c3*x^3.
+
+    Attributes:
+        c0: The constant coefficient.
+        c1: The coefficient of x.
+        c2: The coefficient of x^2.
+        c3: The coefficient of x^3.
+    """
 
     c0: SecureField
     c1: SecureField
@@ -154,7 +167,17 @@ class RoundPolyDeg3(msgspec.Struct, frozen=True, gc=False):
 
 
 class CircuitNode(Frozen, frozen=True, kw_only=True, gc=False):
-    """One layer of the circuit's DAG. `input_layers` are the indices of its predecessors."""
+    """One layer of the circuit's DAG. `input_layers` are the indices of its predecessors.
+
+    Attributes:
+        layer_idx: The layer's place in the order of execution.
+        node_id: Its node of the computation graph.
+        kind: What it computes.
+        input_shape: Rows and columns of its input.
+        output_shape: Rows and columns of its output.
+        trace_cost: The producer's estimate of its size, in cells of its trace.
+        input_layers: The indices of its predecessors.
+    """
 
     layer_idx: U64
     node_id: U64
@@ -176,7 +199,14 @@ class _WithFloats(Frozen, frozen=True, kw_only=True, gc=False):
 
 
 class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):
-    """One device as the prover reports it. `utilization` is from 0 to 1; `free_memory_bytes` is None if unknown."""
+    """One device as the prover reports it. `utilization` is from 0 to 1; `free_memory_bytes` is None if unknown.
+
+    Attributes:
+        device_id: The device's number.
+        device_name: Its name.
+        utilization: From 0 to 1.
+        free_memory_bytes: Its free memory; None if unknown.
+    """
 
     device_id: U64
     device_name: str
@@ -249,7 +279,15 @@ class GpuReading(_WithFloats, frozen=True, kw_only=True, gc=False):
 
 
 class ActivationStats(_WithFloats, frozen=True, kw_only=True, gc=False):
-    """Statistics over all values of an activation tensor. `sparsity` is the fraction of zeros."""
+    """Statistics over all values of an activation tensor. `sparsity` is the fraction of zeros.
+
+    Attributes:
+        mean: The mean.
+        std_dev: The standard deviation.
+        min: The smallest value.
+        max: The largest value.
+        sparsity: The fraction of zeros, from 0 to 1.
+    """
 
     mean: Float = None
     std_dev: Float = None
@@ -316,7 +354,17 @@ class ProofEvent(Frozen, frozen=True, kw_only=True, gc=False):
 
 
 class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The layer DAG, once it is compiled from the model's computation graph."""
+    """The layer DAG, once it is compiled from the model's computation graph.
+
+    Attributes:
+        total_layers: Layers in the circuit.
+        input_shape: Rows and columns of the circuit's input.
+        output_shape: Rows and columns of its output.
+        nodes: One for each layer.
+        has_simd: Whether identical blocks are proved together.
+        simd_num_blocks: How many such blocks there are.
+        states: The states that the model keeps between tokens.
+    """
 
     total_layers: U64
     input_shape: Shape
@@ -328,7 +376,16 @@ class CircuitCompiled(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A sample of one layer's activation tensor, in raw M31 values, with statistics over the whole tensor."""
+    """A sample of one layer's activation tensor, in raw M31 values, with statistics over the whole tensor.
+
+    Attributes:
+        layer_idx: The layer's place in the order of execution.
+        node_id: Its node of the computation graph, by which it is joined with the circuit.
+        kind: What it computes.
+        output_shape: Rows and columns of the tensor.
+        output_sample: The tensor's first values.
+        stats: Over all of its values.
+    """
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -340,7 +397,15 @@ class LayerActivation(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The attention scores of one head, row-major and at most 64x64. `seq_len` is the sequence's true length."""
+    """The attention scores of one head, row-major and at most 64x64. `seq_len` is the sequence's true length.
+
+    Attributes:
+        layer_idx: The layer.
+        head_idx: The head, from 0.
+        num_heads: Heads in the layer.
+        seq_len: The sequence's length.
+        scores: Row by row.
+    """
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -358,7 +423,15 @@ class AttentionHeatmap(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A proof begins. `num_layers` counts every layer of the circuit, including those not proved one by one."""
+    """A proof begins. `num_layers` counts every layer of the circuit, including those not proved one by one.
+
+    Attributes:
+        model_name: The model; None if the prover gives it no name.
+        backend: What proves, such as `cpu-gkr`.
+        num_layers: Every layer of the circuit, including those not proved one by one.
+        input_shape: Rows and columns of the model's input.
+        output_shape: Rows and columns of its output.
+    """
 
     model_name: str | None = None
     backend: str
@@ -368,7 +441,17 @@ class ProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The reduction of one layer begins. The walk goes from the last layer to the first."""
+    """The reduction of one layer begins. The walk goes from the last layer to the first.
+
+    Attributes:
+        layer_idx: The layer.
+        kind: What it computes.
+        input_shape: Rows and columns of its input.
+        output_shape: Rows and columns of its output.
+        trace_cost: The producer's estimate of its size, in cells of its trace.
+        claim_value_approx: The claim that it reduces, scaled into [0, 1].
+        gpu_device: The device that proves it; None on a CPU.
+    """
 
     layer_idx: U64
     kind: LayerKind
@@ -380,7 +463,16 @@ class LayerStart(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """One round of a layer's sumcheck. `round` counts from 0. At most one of the two polynomials is given."""
+    """One round of a layer's sumcheck. `round` counts from 0. At most one of the two polynomials is given.
+
+    Attributes:
+        layer_idx: The layer.
+        round: From 0.
+        total_rounds: Rounds of this layer's sumcheck.
+        poly_deg2: The round's polynomial, if it has degree 2.
+        poly_deg3: The round's polynomial, if it has degree 3.
+        claim_value_approx: The claim after the round, scaled into [0, 1].
+    """
 
     bulk: ClassVar[bool] = True
     layer_idx: U64
@@ -398,7 +490,15 @@ class SumcheckRound(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class LayerEnd(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The reduction of one layer ended. `duration_ms` and `rounds_completed` are the producer's own figures."""
+    """The reduction of one layer ended. `duration_ms` and `rounds_completed` are the producer's own figures.
+
+    Attributes:
+        layer_idx: The layer.
+        kind: How it was proved.
+        final_claim_value_approx: The claim that is left, scaled into [0, 1].
+        duration_ms: How long it took, in milliseconds.
+        rounds_completed: Rounds of its sumcheck.
+    """
 
     layer_idx: U64
     kind: LayerProofKind
@@ -408,7 +508,14 @@ class LayerEnd(_WithFloats, ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofComplete(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A proof succeeded. `duration_ms` is the producer's own figure; some producers always write 0."""
+    """A proof succeeded. `duration_ms` is the producer's own figure; some producers always write 0.
+
+    Attributes:
+        duration_ms: How long the proof took, in milliseconds.
+        num_layer_proofs: Layers that were proved.
+        num_weight_openings: Weight commitments that were opened.
+        weight_binding_mode: How the weights were bound.
+    """
 
     duration_ms: U64
     num_layer_proofs: U64
@@ -417,14 +524,25 @@ class ProofComplete(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class WeightOpeningStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The opening of one weight commitment begins."""
+    """The opening of one weight commitment begins.
+
+    Attributes:
+        weight_node_id: The weight's node of the computation graph.
+        eval_point_len: Coordinates of the point that it is opened at.
+    """
 
     weight_node_id: U64
     eval_point_len: U64
 
 
 class WeightOpeningEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The opening of one weight commitment ended. `commitment_hex` is the commitment's first 8 bytes."""
+    """The opening of one weight commitment ended. `commitment_hex` is the commitment's first 8 bytes.
+
+    Attributes:
+        weight_node_id: The weight's node of the computation graph.
+        duration_ms: How long it took, in milliseconds.
+        commitment_hex: The first 8 bytes of the commitment.
+    """
 
     weight_node_id: U64
     duration_ms: U64
@@ -432,21 +550,39 @@ class WeightOpeningEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class AggregatedBindingStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The sumcheck that binds all weight claims at once begins."""
+    """The sumcheck that binds all weight claims at once begins.
+
+    Attributes:
+        num_claims: Claims that are bound.
+        num_matrices: Weight matrices that they are about.
+    """
 
     num_claims: U64
     num_matrices: U64
 
 
 class AggregatedBindingEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The aggregated weight binding ended."""
+    """The aggregated weight binding ended.
+
+    Attributes:
+        duration_ms: How long it took, in milliseconds.
+        estimated_calldata_felts: The proof's size on a chain, in field elements, as the producer estimates it.
+    """
 
     duration_ms: U64
     estimated_calldata_felts: U64
 
 
 class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """Devices and progress as the prover reports them. The figures are not measured: see docs/events.md."""
+    """Devices and progress as the prover reports them. The figures are not measured: see docs/events.md.
+
+    Attributes:
+        devices: One for each device.
+        matmul_done: Matrix products that are proved.
+        matmul_total: Matrix products of the circuit.
+        layers_done: Layers that are proved.
+        layers_total: Layers of the circuit.
+    """
 
     bulk: ClassVar[bool] = True
     devices: Sequence[GpuSnapshot]
@@ -457,7 +593,13 @@ class GpuStatus(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StarkProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The unified STARK begins. It covers the layers that the walk does not prove."""
+    """The unified STARK begins. It covers the layers that the walk does not prove.
+
+    Attributes:
+        num_activation_layers: Activation layers that it covers.
+        num_add_layers: Addition layers that it covers.
+        num_layernorm_layers: Normalization layers that it covers.
+    """
 
     num_activation_layers: U64
     num_add_layers: U64
@@ -465,7 +607,11 @@ class StarkProofStart(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StarkProofEnd(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The unified STARK ended."""
+    """The unified STARK ended.
+
+    Attributes:
+        duration_ms: How long it took, in milliseconds.
+    """
 
     duration_ms: U64
 
@@ -474,7 +620,12 @@ _LAGGED = re.compile(r"lagged (\d{1,18}) events")
 
 
 class Log(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """A line of text from the producer. With "lagged N events", a WebSocket server reports that it lost N events."""
+    """A line of text from the producer. With "lagged N events", a WebSocket server reports that it lost N events.
+
+    Attributes:
+        level: How severe it is.
+        message: The line.
+    """
 
     bulk: ClassVar[bool] = True
     level: LogLevel
@@ -604,7 +755,11 @@ class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ProofAborted(ProofEvent, frozen=True, kw_only=True, gc=False):
-    """The open proof ended without success: the producer's code raised an error or reported one."""
+    """The open proof ended without success: the producer's code raised an error or reported one.
+
+    Attributes:
+        reason: Why, in one line.
+    """
 
     reason: str
 
