@@ -80,7 +80,11 @@ def _broken(_call: ToolCall) -> int:
     ("tool", "status", "says"),
     [
         (_mistaken, 2, ["proofstream: error: the thing is not there", "proofstream: hint: bring it"]),
-        (_broken, 1, ["proofstream: plugin weighing failed: ZeroDivisionError: division by zero (--traceback shows where)"]),
+        (
+            _broken,
+            1,
+            ["proofstream: plugin weighing failed: ZeroDivisionError: division by zero (--traceback shows where)"],
+        ),
     ],
 )
 def test_what_a_tool_raises_is_one_line(

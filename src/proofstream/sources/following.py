@@ -13,7 +13,7 @@ from proofstream.contracts import Feed, SourceRequest
 from proofstream.envelopes import ARRIVAL
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Clock
-from proofstream.sources.compression import READ_BYTES, blocks
+from proofstream.sources.compression import READ_BYTES, begins_compressed, blocks
 from proofstream.sources.files import open_file
 from proofstream.sources.followed_pipe import FollowedPipe
 from proofstream.sources.lines import InputSettings, LineReader, LineResult
@@ -185,6 +185,8 @@ class FollowedFile:
         if not block:
             self._looked_at = now
         else:
+            if file.tell() == len(block):
+                self._refuse_compressed(block)
             self._heard_at = now
             self._deliver(self._reader.read_bytes(block), router)
             if self._prior is not None:
@@ -192,6 +194,14 @@ class FollowedFile:
                 if self._prior_bytes_left <= 0:
                     self._end_prior(router)
         return bool(block)
+
+    def _refuse_compressed(self, begin: bytes) -> None:
+        # It has no lines, so nothing would ever be said of it.
+        if begins_compressed(begin):
+            raise SourceError(
+                f"{self._path} holds compressed data, which cannot be followed",
+                hint="without --follow, it is read to its end",
+            )
 
     def _silence_s(self) -> float:
         return (self._clock.now() - self._heard_at) / _NS_PER_S

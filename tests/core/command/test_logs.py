@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from proofstream.command.logs import set_up_logging
+from proofstream.command.logs import set_up_logging, traceback_hint
 from proofstream.command.voice import LONGEST_LINE
 
 EVIL = "\x1b]52;c;cHdu\x07\x9b31m\u202e\u2028\r\nproofstream: forged"
@@ -39,6 +39,16 @@ def test_a_traceback_is_harmless_lines(capsys: pytest.CaptureFixture[str]) -> No
     assert rest[0] == "  Traceback (most recent call last):"
     assert all(line.startswith("  ") and line.isprintable() for line in rest), "none looks like a line of ours"
     assert "forged" in rest[-1]
+
+
+def test_tracebacks_are_shown_without_all_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("proofstream.test")
+    set_up_logging(verbose=0, tracebacks=True, environ={})
+    assert traceback_hint() == ""
+    log.debug("a detail")
+    log.warning("a warning")
+    log.debug("it failed", exc_info=RuntimeError("the cause"))
+    assert said(capsys) == ["proofstream: a warning", "proofstream: it failed", "  RuntimeError: the cause"]
 
 
 def test_a_long_message_is_cut(capsys: pytest.CaptureFixture[str]) -> None:

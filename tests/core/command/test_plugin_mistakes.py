@@ -17,6 +17,7 @@ Try: TypeAlias = Callable[..., tuple[int, list[str]]]
 
 HEADER = "from proofstream import *\n"
 OPTION = "Option(flag='{}', key='path', kind=OptionKind.VALUE, summary='s', metavar='F')"
+HINT = "(--traceback shows where)"
 WRITER = """
 class Writer:
     @hookimpl
@@ -121,7 +122,7 @@ def test_an_installed_third_party_plugin_takes_no_flag_from_a_first_party_plugin
         ),
         (
             plugin("options(self): return ['--aa']"),
-            "TypeError: proofstream_options returned a list with a str; return a list of Options (--traceback shows where)",
+            f"TypeError: proofstream_options returned a list with a str; return a list of Options {HINT}",
         ),
     ],
 )
@@ -178,7 +179,10 @@ def test_a_panic_in_a_plugin_that_was_asked_for_is_one_line(attempt: Try, stream
 def test_a_panic_in_a_tool_is_one_line(attempt: Try) -> None:
     tool = "[Tool(name='rust', summary='s', argument='X', options=(), run=panic)]"
     body = f"def panic(call): {PANIC}\n" + plugin(f"commands(self): return {tool}")
-    assert attempt("rust", "x", body=body) == (1, ["proofstream: plugin mine failed: Panic: a panic (--traceback shows where)"])
+    assert attempt("rust", "x", body=body) == (
+        1,
+        ["proofstream: plugin mine failed: Panic: a panic (--traceback shows where)"],
+    )
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", plugin("options(self): raise KeyboardInterrupt")])
@@ -228,8 +232,9 @@ def test_a_mistake_of_a_source_is_one_line(attempt: Try, fields: dict[str, str],
     "body",
     [plugin("options(self): raise ValueError('deep')"), plugin("consume(self, batch): raise ValueError('deep')")],
 )
-def test_everything_shows_the_place(attempt: Try, stream: str, body: str) -> None:
-    _, lines = attempt("run", stream, "-vv", "--no-console", body=body)
+@pytest.mark.parametrize("flag", ["--traceback", "-vv"])
+def test_a_flag_shows_the_place(attempt: Try, stream: str, body: str, flag: str) -> None:
+    _, lines = attempt("run", stream, flag, "--no-console", body=body)
     assert any("mine.py" in line for line in lines)
     assert not any("--traceback shows where" in line for line in lines)
 

@@ -216,6 +216,23 @@ def test_a_removed_file_is_waited_for(tmp_path: Path, start: Any, eventually: An
     running.stop()
 
 
+@pytest.mark.parametrize("begins", [b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_compressed_data_under_any_name_is_said(
+    tmp_path: Path, start: Any, eventually: Any, begins: bytes, is_there: bool
+) -> None:
+    path = tmp_path / "x.jsonl"
+    if is_there:
+        path.write_bytes(begins + bytes(range(256)))
+    running = start(path, follow=True)
+    if not is_there:
+        eventually(lambda: running.feed.announced)
+        (tmp_path / "y").write_bytes(begins + bytes(range(256)))
+        (tmp_path / "y").rename(path)
+    with pytest.raises(SourceError, match="holds compressed data, which cannot be followed"):
+        running.join()
+
+
 def test_files_that_cannot_be_followed_are_refused(tmp_path: Path, open_source: Any, start: Any) -> None:
     with pytest.raises(UsageError, match="cannot be followed"):
         open_source(tmp_path / "x.jsonl.gz", follow=True)
