@@ -23,7 +23,7 @@ PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_tex
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 PLUGINS = {target.partition(":")[0]: name for name, target in PROJECT["entry-points"]["proofstream"].items()}
 PACKAGES = [REPOSITORY / "src" / "proofstream", *(REPOSITORY / "plugins" / package for package in PLUGINS)]
-OURS = {package.name for package in PACKAGES}
+OURS = {package.name for package in PACKAGES} | {"proofstream_start"}
 
 
 def canonical(requirement: str) -> str:

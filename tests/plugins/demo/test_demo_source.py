@@ -272,7 +272,7 @@ def test_a_request_that_is_not_understood_is_a_usage_error(uri: str, message: st
 @pytest.mark.parametrize("flag", ["follow", "once"])
 def test_flags_of_other_sources_are_refused(flag: str) -> None:
     with pytest.raises(UsageError, match=f"^--{flag} does not apply to demo:digits"):
-        open_demo(SourceRequest(uri="demo:digits", **{flag: True}))
+        open_demo(SourceRequest(uri="demo:digits", follow=flag == "follow", once=flag == "once"))
 
 
 def test_the_plugin_declares_its_source_and_its_command() -> None:
