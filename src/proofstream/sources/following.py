@@ -13,7 +13,7 @@ from proofstream.contracts import Feed, SourceRequest
 from proofstream.envelopes import ARRIVAL
 from proofstream.errors import SourceError
 from proofstream.sources.arrivals import Clock
-from proofstream.sources.compression import READ_BYTES, begins_compressed, blocks
+from proofstream.sources.compression import MAGIC_BYTES, READ_BYTES, begins_compressed, blocks
 from proofstream.sources.files import open_file
 from proofstream.sources.followed_pipe import FollowedPipe
 from proofstream.sources.lines import InputSettings, LineReader, LineResult
@@ -99,8 +99,12 @@ class FollowedFile:
         """Open the file and scan its present content. Returns None if stopped before the file appears."""
         file = self._open_if_there()
         if file is not None:
-            if not _is_pipe(file):
-                self._look_at_what_is_there(file, feed)
+            try:
+                if not _is_pipe(file):
+                    self._look_at_what_is_there(file, feed)
+            except SourceError:
+                file.close()
+                raise
             return file
         feed.announce(f"waiting for {self._path}")
         return self._wait_for_file(feed)
@@ -132,6 +136,8 @@ class FollowedFile:
         return file
 
     def _look_at_what_is_there(self, file: BinaryIO, feed: Feed) -> None:
+        self._refuse_compressed(file.read(MAGIC_BYTES))
+        file.seek(0)
         status = os.fstat(file.fileno())
         self._stamper = Stamper(self._clock.now())
         found = scan(
