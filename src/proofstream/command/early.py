@@ -21,16 +21,21 @@ _SWITCHES = frozenset({"--follow", "--once", "--quiet", "--strict", "--traceback
 
 def begin_reading(words: Sequence[str], *, descriptor: int = 0) -> None:
     """Begin to read standard input if these arguments certainly name it as the source, and it is a pipe or a socket."""
-    if names_standard_input(words) and _is_stream(descriptor):
+    if names_standard_input(words) and is_stream(descriptor):
         read_early(descriptor)
 
 
 def names_standard_input(words: Sequence[str]) -> bool:
     """Return whether ``-`` is certainly the SOURCE of ``run``, and not perhaps the value of some plugin's flag."""
+    return _SOURCE in certain_sources(words)
+
+
+def certain_sources(words: Sequence[str]) -> list[str]:
+    """Return the words that are no flags of ``run``, and not perhaps their values: SOURCE is one of them, if any is."""
     rest = _behind_plugin_files(words)
     if not rest or rest[0] != _COMMAND or _HELP.intersection(rest):
-        return False
-    return any(word == _SOURCE and _takes_no_value(before) for before, word in itertools.pairwise(rest))
+        return []
+    return [word for before, word in itertools.pairwise(rest) if _takes_no_value(before)]
 
 
 def _behind_plugin_files(words: Sequence[str]) -> Sequence[str]:
@@ -48,7 +53,8 @@ def _takes_no_value(word: str) -> bool:
     return word in _SWITCHES or (len(word) > 1 and not word.startswith("--"))
 
 
-def _is_stream(descriptor: int) -> bool:
+def is_stream(descriptor: int) -> bool:
+    """Return whether a descriptor is a pipe or a socket."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

@@ -40,7 +40,7 @@ def fill_standard_streams() -> None:
 
 def on_signals(stop: Callable[[int], None]) -> None:
     """Call `stop` on the first signal, which lets plugins finish; end the process at once on the second."""
-    numbers = _ending_signals()
+    numbers = ending_signals()
     seen: list[int] = []
 
     def handle(number: int, _frame: object) -> None:
@@ -64,7 +64,7 @@ def _suspend(number: int, _frame: object) -> None:
     signal.signal(number, _suspend)
 
 
-def _ending_signals() -> list[int]:
+def ending_signals() -> list[int]:
     """Return the signals that end the command, without SIGHUP if our parent made us ignore it, as `nohup` does."""
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return [
@@ -98,7 +98,7 @@ def _watch_for_second(numbers: Collection[int]) -> None:
 
 def end_soon(status: int) -> None:
     """Let the interpreter end, without waiting for threads that a plugin left behind, or for a stopped stream."""
-    for number in _ending_signals():
+    for number in ending_signals():
         # No handler of ours could run while the interpreter ends, so the system itself ends the process.
         signal.signal(number, signal.SIG_DFL)
     # A stuck thread may hold a stream's lock, and the interpreter aborts if it cannot flush that stream at its end.
