@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, ProofEvent, hookimpl
 from proofstream_otel.traces import parents
+from proofstream_otel.values.signals import SIGNALS
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -80,6 +81,7 @@ class OtelPlugin:
                 artefact=Artefact(
                     name="otlp",
                     next_step="traces, metrics and logs as OTLP JSON lines, for a Collector",
+                    files=tuple(signal.file_name for signal in SIGNALS),
                 ),
             ),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -18,7 +19,7 @@ from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.otlp.exporter import Exporter
 from proofstream_otel.otlp.file import LogFile, MetricFile, SpanFile
-from proofstream_otel.otlp.json_lines import JsonLines
+from proofstream_otel.otlp.json_lines import JsonLines, open_folder
 from proofstream_otel.otlp.resources import Resources
 from proofstream_otel.otlp.span_writer import SampledWriter, SpanSink
 from proofstream_otel.settings import Settings
@@ -140,17 +141,22 @@ def _borrowed_meter(context: PluginContext, passed_in: MeterProvider | None) -> 
 
 def _own(settings: Settings, context: PluginContext) -> Destinations:
     """Open our own pipelines, to files and to a receiver."""
-    opening = _Opening(settings, context)
-    for signal in SIGNALS:
-        if settings.wants(signal):
-            opening.open_signal(signal)
+    wanted = [signal for signal in SIGNALS if settings.wants(signal)]
+    folder = None
+    if settings.file is not None:
+        reserved = settings.file in context.outputs
+        folder = open_folder(settings.file, wanted, reserved=reserved, overwrite=settings.overwrite, log=context.log)
+    opening = _Opening(settings, context, folder)
+    for signal in wanted:
+        opening.open_signal(signal)
     return opening.destinations()
 
 
 class _Opening:
     """Opens our own pipelines, signal by signal."""
 
-    def __init__(self, settings: Settings, context: PluginContext) -> None:
+    def __init__(self, settings: Settings, context: PluginContext, folder: Path | None) -> None:
+        self._folder = folder
         self._settings = settings
         self._context = context
         self._resources = Resources(context.identity)
@@ -161,8 +167,8 @@ class _Opening:
     def open_signal(self, signal: Signal) -> None:
         """Open the file and the connection to the receiver, as far as the user asked for them."""
         settings, log = self._settings, self._context.log
-        if settings.file is not None:
-            lines = JsonLines(settings.file, signal, max_bytes=settings.max_file_bytes, log=log)
+        if self._folder is not None:
+            lines = JsonLines(self._folder, signal, max_bytes=settings.max_file_bytes, log=log)
             self._found.files.append(lines)
             self._found.counted.append(lines)
             self._write_to(lines, signal)

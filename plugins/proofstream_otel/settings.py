@@ -40,7 +40,8 @@ class Settings(pydantic.BaseModel):
 
     Attributes:
         endpoint: Base URL of an OTLP receiver; empty for OTEL_EXPORTER_OTLP_ENDPOINT, or else the default port.
-        file: Folder for OTLP JSON lines.
+        file: Folder for OTLP JSON lines. If it holds those of an earlier run, they go into a fresh folder beside it.
+        overwrite: Whether they replace those of an earlier run instead.
         headers: Sent with every request, in addition to OTEL_EXPORTER_OTLP_HEADERS.
         metrics: Whether metrics are exported. By default, if the receiver accepts them.
         logs: Whether log records are exported. By default, if the receiver accepts them.
@@ -57,6 +58,7 @@ class Settings(pydantic.BaseModel):
 
     endpoint: Annotated[str | None, pydantic.AfterValidator(_known_scheme)] = None
     file: Path | None = None
+    overwrite: bool = False
     headers: dict[str, str] = {}
     metrics: bool | None = None
     logs: bool | None = None

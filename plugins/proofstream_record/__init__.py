@@ -14,14 +14,16 @@ from proofstream import (
     GpuTelemetry,
     Option,
     OptionKind,
+    Output,
     PluginContext,
-    PluginError,
     PluginHealth,
     ProofstreamError,
     hookimpl,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import BaseModel
 
     from proofstream_record.settings import Settings
@@ -57,7 +59,7 @@ class RecordPlugin:
                 artefact=Artefact(
                     name="proof.jsonl",
                     next_step="replay it: {command} run {path}",
-                    settings={"overwrite": True},
+                    files=(".",),
                 ),
             )
         ]
@@ -78,7 +80,7 @@ class RecordPlugin:
         if settings.path is None:
             return False
         self._log = context.log
-        self._writer = _create_log(settings)
+        self._writer = _open_log(settings, reserved=context.outputs)
         return True
 
     @hookimpl
@@ -128,17 +130,12 @@ class RecordPlugin:
             self._log.error("the recording may lack its end: %s", error)
 
 
-def _create_log(settings: Settings) -> EnvelopeLogWriter:
-    """Create the file.
+def _open_log(settings: Settings, *, reserved: Mapping[Path, Output]) -> EnvelopeLogWriter:
+    """Open the file, which was created for us unless it may replace another one.
 
     Raises:
-        ProofstreamError: It exists and `overwrite` is off, or it cannot be written.
+        ProofstreamError: It cannot be written, or no fresh name beside it could help.
     """
     assert settings.path is not None
-    try:
-        return EnvelopeLogWriter(settings.path, overwrite=settings.overwrite, max_bytes=settings.max_bytes)
-    except ProofstreamError as error:
-        if isinstance(error.__cause__, FileExistsError):
-            hint = "remove it, choose another name, or set record.overwrite = true"
-            raise PluginError(str(error), hint=hint) from error
-        raise
+    overwrite = settings.overwrite or settings.path in reserved
+    return EnvelopeLogWriter(settings.path, overwrite=overwrite, max_bytes=settings.max_bytes)

@@ -15,7 +15,8 @@ class Settings(BaseModel):
     """The table `record`.
 
     Attributes:
-        path: The file to write, compressed if its name ends in `.gz` or `.zst`. None: nothing is recorded.
+        path: The file to write, compressed if its name ends in `.gz` or `.zst`. If it exists, the recording gets a
+            fresh name beside it. None: nothing is recorded.
         overwrite: True to replace an existing file. Off by default, because a recorded proof may have taken hours.
         max_bytes: The size at which the recording ends; later events are counted as lost. None: no limit.
     """
@@ -29,7 +30,7 @@ class Settings(BaseModel):
     @field_validator("path", mode="after")
     @classmethod
     def _names_a_file(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.name:
+        if path is not None and path.name in ("", "-"):
             raise ValueError("it must name a file")
         try:
             return path and path.expanduser()

@@ -48,7 +48,7 @@ class RerunPlugin:
                     name="proof.rrd",
                     form="file:{path}",
                     next_step="look at it in 3D: {folder}rerun {path}",
-                    settings={"overwrite": True},
+                    files=(".",),
                 ),
             )
         ]
@@ -76,7 +76,9 @@ class RerunPlugin:
         from proofstream_rerun.outlets.fan_out import Outlets
         from proofstream_rerun.painter import Painter
 
-        self._outlets = Outlets(settings, live=context.live, tell=context.tell, log=context.log)
+        self._outlets = Outlets(
+            settings, live=context.live, tell=context.tell, log=context.log, reserved=context.outputs
+        )
         self._painter = Painter(outlets=self._outlets, settings=settings, log=context.log)
         return True
 

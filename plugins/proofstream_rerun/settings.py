@@ -22,7 +22,7 @@ class Settings(BaseModel):
 
     Attributes:
         connections: Where recordings go. If the file that ``file:PATH`` names exists, and for each proof after the
-            first, a new file is created beside it.
+            first, a fresh file is created beside it.
         overwrite: Whether the first proof replaces the file that ``file:PATH`` names, if that is a regular file.
         application_id: The name under which the viewer lists the recordings and remembers the layout of its views.
         server_memory: How much the server of ``serve`` keeps for viewers that connect late; it drops the oldest first.

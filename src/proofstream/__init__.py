@@ -113,7 +113,7 @@ if typing.TYPE_CHECKING:
         Stage,
     )
     from proofstream.observed import ObservedSession
-    from proofstream.outputs import create_beside, make_private_folder, private_opener
+    from proofstream.outputs import Output, create_beside, make_private_folder, private_opener
     from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
     from proofstream.timelines import Timelines
     from proofstream.trace_ids import TraceNote, derived_id, session_trace_id
@@ -166,6 +166,7 @@ __all__ = [
     "Opened",
     "Option",
     "OptionKind",
+    "Output",
     "Phase",
     "PhaseEnd",
     "PhaseProgress",
@@ -255,6 +256,7 @@ _LATER = {
     "Feed": "contracts",
     "Option": "contracts",
     "OptionKind": "contracts",
+    "Output": "outputs",
     "SessionFeed": "contracts",
     "Source": "contracts",
     "SourceRequest": "contracts",

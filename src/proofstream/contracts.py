@@ -207,12 +207,15 @@ class Artefact(msgspec.Struct, frozen=True, kw_only=True):
             was called, ``{folder}`` for what to type before another program that is installed beside it.
         form: The flag's value, made from ``{path}``.
         settings: Keys of the plugin's configuration table that are set along with it.
+        files: What is created before the plugin is configured, so that runs which start at once share nothing: ``.``
+            for the file itself, or for a folder the names of files in it. Without any, only a free name is chosen.
     """
 
     name: str
     next_step: str
     form: str = "{path}"
     settings: Mapping[str, object] = {}
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the placeholders: they are filled in when a run ends, and a mistake would cost it its last lines.

@@ -110,8 +110,8 @@ class EnvelopeLogWriter:
         lost: Envelopes that are not in the file because writing failed or the file was removed.
 
     Raises:
-        LogError: The file cannot be created, it exists and `overwrite` is not set, or its name ends in `.zst` and the
-            package zstandard is not installed.
+        LogError: The file cannot be created, it exists and `overwrite` is not set, another log is being written there,
+            or its name ends in `.zst` and the package zstandard is not installed.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class EnvelopeLogWriter:
         self._clock = clock
         self._codec = _codec(path)
         self._file, self._was_there = _create(path, overwrite=overwrite)
+        _lock(self._file, path)
         self._lines: list[bytes] = []
         self._buffered = 0
         self._oldest_at = 0.0
@@ -268,10 +269,11 @@ def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
         raise _cannot_write(path, error) from error
     try:
         was_there = path.exists()
+        if was_there and not stat.S_ISREG(path.stat().st_mode):
+            hint = f"name a file in it: {_shown(path / 'proof.jsonl')}" if path.is_dir() else "name a file"
+            raise LogError(f"cannot write {_shown(path)}: it exists and is not a regular file", hint=hint)
         if not overwrite:
             return open(path, "xb", buffering=0, opener=private_opener), False
-        if was_there and not stat.S_ISREG(path.stat().st_mode):
-            raise LogError(f"cannot write {_shown(path)}: it exists and is not a regular file")
         # Not truncated yet: a run that fails before its first envelope must not cost the earlier recording.
         return open(path, "r+b" if was_there else "xb", buffering=0, opener=private_opener), was_there
     except FileExistsError as error:
@@ -279,6 +281,23 @@ def _create(path: Path, *, overwrite: bool) -> tuple[IO[bytes], bool]:
         raise LogError(f"{_shown(path)} exists and is not overwritten", hint=hint) from error
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    """Hold the file until it is closed, so that no other log replaces what is still being written.
+
+    Raises:
+        LogError: Another log holds it.
+    """
+    try:
+        import fcntl  # not on Windows
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise LogError(f"another run is writing {_shown(path)}", hint="choose another name") from error
+    except (ImportError, OSError):  # a file system without locks
+        return
 
 
 def read_envelope_log(

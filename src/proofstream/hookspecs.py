@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,6 +42,7 @@ from proofstream.catalog import Catalog
 from proofstream.contracts import Command, Option, SourceType, Tool
 from proofstream.envelopes import Batch
 from proofstream.events import ProofEvent
+from proofstream.outputs import Output
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -68,6 +70,7 @@ class PluginContext(msgspec.Struct, frozen=True, kw_only=True):
         asked: Whether the user asked for the plugin by its name, by one of its flags, or by handing it over.
         live: False while recorded events are replayed: then nothing of this machine's present belongs to them.
         log: The plugin's logger.
+        outputs: The results whose files were created for this plugin, empty, by their paths.
     """
 
     config: Mapping[str, Any]
@@ -79,6 +82,7 @@ class PluginContext(msgspec.Struct, frozen=True, kw_only=True):
     asked: bool
     live: bool
     log: logging.Logger
+    outputs: Mapping[Path, Output] = {}
 
 
 if TYPE_CHECKING:

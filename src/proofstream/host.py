@@ -10,6 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,10 @@ from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
 from proofstream.lanes import Lane, queue_bounds
 from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
+from proofstream.notices import warn_user
 from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report
+from proofstream.reservations import Reservations
 from proofstream.session import Session, SessionOwner
 from proofstream.text import safe_text
 from proofstream.threads import ThreadError
@@ -47,6 +50,8 @@ _GIVE_UP_S = 1.0
 _LONGEST_S = 365 * 24 * 3600.0
 _LONGEST_LINE = 1000
 _IN_CHILD = "this is the child of a fork, and the session is its parent's; call open_session in the child"
+_LONGEST_TRACESTATE = 512
+"""W3C asks for this many characters to be passed on."""
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _log = logging.getLogger("proofstream.host")
@@ -117,9 +122,14 @@ class Host:
         kept = {record.name for record in records if not live and record.rederives == "asked"}
         self._live_publishers = frozenset(record.name for record in records) - kept
         self.publishers: dict[str, Publisher] = {record.name: self._new_publisher(record.name) for record in records}
-        self.lanes: list[Lane] = [
-            self._lane(record) for record in records if record.hooks is not None and record.hooks.act
-        ]
+        acting = [record for record in records if record.hooks is not None and record.hooks.act]
+        # Before any plugin is configured, because all results of a run get the same number.
+        self.reservations: Reservations = Reservations(
+            registry.options.values(), {record.name: config.table(record.name) for record in acting}
+        )
+        if self.reservations.notice is not None:
+            warn_user(self.reservations.notice)
+        self.lanes: list[Lane] = [self._lane(record) for record in acting]
         self.intake.listening = bool(self.lanes)
         self.bus: Bus = Bus(
             intake=self.intake,
@@ -157,7 +167,7 @@ class Host:
         lanes: list[Lane] = []
         publisher = self.publishers[record.name]
         context = PluginContext(
-            config=self._config.table(record.name),
+            config=self.reservations.table_of(record.name),
             catalog=self.registry.catalog,
             publish=publisher.publish,
             progress=lambda: lanes[0].progress(),  # noqa: PLW0108 - the lane is made with the context, so not yet
@@ -166,6 +176,7 @@ class Host:
             asked=record.name in self.asked,
             live=self.live,
             log=logging.getLogger(f"proofstream.plugin.{record.name}"),
+            outputs=self.reservations.outputs_of(record.name),
         )
         lane = Lane(
             record=record,
@@ -251,10 +262,23 @@ class Host:
         A plugin with `derives` answers only where events call for it, so to name it would promise too much, unless the
         user asked for it or gave it settings.
         """
+        return [lane.name for lane in self._introduced]
+
+    @property
+    def _introduced(self) -> list[Lane]:
         chosen = self._chosen
-        return [
-            lane.name for lane in self.lanes if lane.is_listening and (lane.name in chosen or not lane.record.derives)
-        ]
+        return [lane for lane in self.lanes if lane.is_listening and (lane.name in chosen or not lane.record.derives)]
+
+    @property
+    def shows_only(self) -> bool:
+        """Whether all there is to see is what the command shows by itself."""
+        return all(lane.record.autoload == "command" for lane in self._introduced)
+
+    @property
+    def written(self) -> list[tuple[Path, str]]:
+        """The results that were written, each with its next step."""
+        unable = {lane.name for lane in self.lanes if lane.record.status in (PluginStatus.BROKEN, PluginStatus.MISSING)}
+        return [(each.output.path, each.next_step) for each in self.reservations.written if each.plugin not in unable]
 
     @property
     def _chosen(self) -> frozenset[str]:
@@ -314,6 +338,7 @@ class Host:
             source=session.source,
             time_source=time_source,
             traceparent=_traceparent(os.environ) if self.live else None,
+            tracestate=_tracestate(os.environ) if self.live else msgspec.UNSET,
             resource={**self.identity, **resource} if self.live else {},
             time_resolution_ns=msgspec.UNSET if time_resolution_ns is None else time_resolution_ns,
             in_process=True if in_process else msgspec.UNSET,
@@ -573,9 +598,11 @@ class Host:
         self._finish_by = time.monotonic() + self._finish_s
         drained = self._stop_lanes()
         self.bus.stop(max(0.0, self._deadline - time.monotonic()))
-        if not drained:
-            for lane in self.lanes:
+        for lane in self.lanes:
+            if not drained:
                 lane.count_rest()
+            if lane.stopped.is_set():
+                self.reservations.release(lane.name)
         for session in (self._own_session, *(publisher.sender for publisher in self.publishers.values())):
             self.retired.add_session(session)  # each counts what was published through it and refused
         self._count_lost_facts()
@@ -620,3 +647,13 @@ def _identity() -> dict[str, str]:
 def _traceparent(environ: Mapping[str, str]) -> str | None:
     value = environ.get("TRACEPARENT", "").strip().lower()
     return value if _TRACEPARENT.fullmatch(value) else None
+
+
+def _tracestate(environ: Mapping[str, str]) -> str | msgspec.UnsetType:
+    """Return TRACESTATE if there is a TRACEPARENT that it belongs to; one that is too long loses its last members."""
+    members = [member.strip() for member in environ.get("TRACESTATE", "").split(",") if member.strip()]
+    while members and len(",".join(members)) > _LONGEST_TRACESTATE:
+        members.pop()
+    text = ",".join(members)
+    is_usable = text and text.isascii() and text.isprintable() and _traceparent(environ) is not None
+    return text if is_usable else msgspec.UNSET

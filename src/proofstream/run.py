@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from proofstream.config import Config
 from proofstream.contracts import Source, SourceRequest, SourceType
@@ -69,10 +71,14 @@ class RunResult:
     Attributes:
         report: The problems: what was not delivered.
         signal: The signal that ended it, or None.
+        written: The results that were written, each with its next step.
+        source_failed: Whether the source could not be read to its end.
     """
 
     report: Report
     signal: int | None = None
+    written: Sequence[tuple[Path, str]] = ()
+    source_failed: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -174,7 +180,7 @@ class Run:
         except ProofstreamError:
             host.close()
             raise
-        what.say(f"reading {what.request.uri} with {', '.join(host.introduced) or 'no plugin'}")
+        self._introduce(host)
         name = what.request.model_name
         self._feed = HostFeed(host, waits=self._type.waits, tell=what.tell, model_name=name)
         if self._signal is None:
@@ -189,7 +195,23 @@ class Run:
             report.problems.insert(0, str(self._error))
         if self._cut_short:
             report.problems.insert(0, f"the rest of {what.request.uri}: the run ended early ({_STRICT})")
-        return RunResult(report=report, signal=self._signal)
+        return RunResult(
+            report=report,
+            signal=self._signal,
+            written=host.written,
+            source_failed=self._error is not None and self._signal is None,
+        )
+
+    def _introduce(self, host: Host) -> None:
+        """Say what is read with which plugins, and where that will be seen if nobody watches a terminal."""
+        what, names = self._what, host.introduced
+        flags = sorted(option.flag for option, _ in what.registry.options.values() if option.artefact is not None)
+        keeping = f" (to keep them: {', '.join(flags)})" if flags else ""
+        what.say(f"reading {what.request.uri} with {', '.join(names) or 'no plugin'}")
+        if not names:
+            what.say(f"the events are read, and neither shown nor kept{keeping}")
+        elif host.live and not _has_terminal() and host.shows_only:
+            what.say(f"the events are shown as lines here, and not kept{keeping}")
 
     def _run_source(self, host: Host, feed: HostFeed) -> None:
         thread = threading.Thread(target=self._read, args=(feed,), name="proofstream-source", daemon=True)
@@ -253,6 +275,13 @@ def _check_pause(request: SourceRequest) -> None:
         raise UsageError("--max-pause shortens the pauses of --speed, and without that there are none")
     if not request.max_pause_s >= 0:
         raise UsageError(f"--max-pause {request.max_pause_s}: must be a number of seconds")
+
+
+def _has_terminal() -> bool:
+    try:
+        return os.isatty(2)
+    except OSError:
+        return False
 
 
 def _by(number: int) -> str:

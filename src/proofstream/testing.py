@@ -15,9 +15,11 @@ from proofstream.errors import UsageError
 from proofstream.events import PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.hooks import Hooks, each_of
 from proofstream.hookspecs import PluginContext, hookimpl
+from proofstream.reservations import Reservations
 from proofstream.wire import Decoded, LineDecoder, encode_event
 
 if TYPE_CHECKING:
+    from proofstream.contracts import Option
     from proofstream.feeds import HostFeed
     from proofstream.host import Host
     from proofstream.report import Report
@@ -153,8 +155,11 @@ class InlineHost:
         self.derived: list[ProofEvent] = []
         self.told: list[str] = []
         self.progressed: int = 0
+        name = self._hooks.name
+        options: list[Option] = self._hooks.declare("proofstream_options")
+        self._reservations = Reservations(((option, name) for option in options), {name: config or {}})
         self.context: PluginContext = PluginContext(
-            config=config or {},
+            config=self._reservations.table_of(name),
             catalog=catalog if catalog is not None else Catalog(),
             publish=self.derived.append,
             progress=self._progress,
@@ -163,8 +168,13 @@ class InlineHost:
             asked=asked,
             live=live,
             log=logging.getLogger("proofstream.test"),
+            outputs=self._reservations.outputs_of(name),
         )
-        self.is_idle: bool = not self._hooks.configure(self.context)
+        try:
+            self.is_idle: bool = not self._hooks.configure(self.context)
+        except BaseException:
+            self._reservations.release(name)
+            raise
 
     def _progress(self) -> None:
         self.progressed += 1
@@ -194,6 +204,7 @@ class InlineHost:
     def close(self, timeout_s: float = 5.0) -> None:
         """Unconfigure the plugin."""
         self._hooks.call("proofstream_unconfigure", timeout_s=timeout_s)
+        self._reservations.release(self._hooks.name)
 
 
 class PluginHost:

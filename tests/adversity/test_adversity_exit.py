@@ -219,12 +219,15 @@ def test_a_broken_plugin_and_refused_events_are_said(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_has_settings_and_cannot_work_is_said(tmp_path: Path) -> None:
-    (tmp_path / "taken.jsonl").touch()
+    (tmp_path / "taken.jsonl").mkdir()
     code = "prove(open_session(config={'record': {'path': 'taken.jsonl'}}), 1)"
     (line,) = run(code, tmp_path).stderr.splitlines()
 
     assert line.startswith("proofstream: not delivered: plugin record (proofstream ")
-    assert "taken.jsonl exists and is not overwritten" in line
+    assert (
+        "cannot write taken.jsonl: it exists and is not a regular file (name a file in it: taken.jsonl/proof.jsonl)"
+        in line
+    )
 
 
 def test_a_plugin_that_has_settings_and_misses_a_package_is_said(tmp_path: Path) -> None:

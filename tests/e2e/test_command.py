@@ -254,6 +254,7 @@ def wait_until_not_empty(path: Path) -> None:
 
 
 WRITING = """
+import os
 from pathlib import Path
 from proofstream import Artefact, Option, OptionKind, hookimpl
 
@@ -267,6 +268,8 @@ class Plugin:
 
     @hookimpl
     def proofstream_configure(self, context):
+        if "NO_NOTES" in os.environ:
+            raise OSError("no notes")
         self.file = open(context.config["path"], "x")
 
     @hookimpl
@@ -300,12 +303,17 @@ def test_a_command_turns_a_third_partys_artefact_on_and_goes_on_without_it(
     assert "read it: cat proofstream-demo/notes.txt" in first.err
     again = proofstream_command(*words)
     assert again.status == 0, again.err
-    (line,) = [line for line in again.err.splitlines() if "notes" in line]
-    assert line.startswith("proofstream: plugin notes (notes-plugin 2.0) is broken: FileExistsError")
-    assert "proofstream-demo/proof.jsonl" in again.err
+    assert "ProofComplete" in (tmp_path / "proofstream-demo" / "notes-2.txt").read_text()
+    assert "read it: cat proofstream-demo/notes-2.txt" in again.err
+    proofstream_command.env["NO_NOTES"] = "1"
+    without = proofstream_command(*words)
+    assert without.status == 0, without.err
+    assert "proofstream: plugin notes (notes-plugin 2.0) is broken: OSError: no notes" in without.err
+    assert "replay it: python -m proofstream run proofstream-demo/proof-3.jsonl" in without.err
+    assert "cat proofstream-demo" not in without.err
     asked = proofstream_command(*words, "--notes", "proofstream-demo/notes.txt")
     assert asked.status == 2
-    assert "FileExistsError" in one_line(asked.err)
+    assert "no notes" in one_line(asked.err)
 
 
 def test_a_command_whose_folder_cannot_be_made_keeps_nothing(proofstream_command: Any, tmp_path: Path) -> None:
@@ -324,11 +332,13 @@ def test_a_run_ends_by_listing_what_it_wrote(proofstream_command: Any, tmp_path:
     heading, *lines = result.err.splitlines()[-3:]
     assert heading == "proofstream: the results, and what to do with them:"
     assert sorted(line.split()[0] for line in lines) == ["new/otlp", "new/r.jsonl"]
-    quiet = proofstream_command(*words[:-1], "q.jsonl", "-q")
+    quiet = proofstream_command("run", SMOL, "--record", "q.jsonl", "-q")
     assert (quiet.status, quiet.err) == (0, "")
-    unwritten = proofstream_command("run", SMOL, "--no-console", "--record", "old.jsonl")
-    assert unwritten.status == 2
-    assert "results" not in unwritten.err
+    fresh = proofstream_command("run", SMOL, "--no-console", "--record", "old.jsonl")
+    assert fresh.status == 0, fresh.err
+    assert fresh.err.splitlines()[0] == "proofstream: old.jsonl exists, so this run writes old-2.jsonl"
+    assert fresh.err.splitlines()[-1].split()[0] == "old-2.jsonl"
+    assert old.read_text() == ""
 
 
 def test_strict_ends_the_run_when_a_plugin_fails(proofstream_command: Any, tmp_path: Path) -> None:

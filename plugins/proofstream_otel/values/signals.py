@@ -36,6 +36,11 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         return f"/v1/{self.name}"
 
     @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.file_stem}.jsonl"
+
+    @property
     def variable(self) -> str:
         """The signal's name in OTEL_EXPORTER_OTLP_ variables."""
         return self.name.upper()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 
-from proofstream import ConfigError
+from proofstream import ConfigError, Output
 from proofstream_rerun.connections import Connection, File, Serve, Spawn, Viewer
 from proofstream_rerun.outlets.backlog import Backlog
 from proofstream_rerun.outlets.file import FileOutlet
@@ -47,16 +49,27 @@ class Outlets:
         live: Whether events happen now. A live prover is never held up.
         tell: Shows a line to the user: the address of our server.
         log: The plugin's logger, for problems and details.
+        reserved: Files that were created for us, by their paths.
 
     Raises:
         ConfigError: A destination is not available: the port is taken, or there is no screen.
     """
 
-    def __init__(self, settings: Settings, *, live: bool, tell: Callable[[str], None], log: logging.Logger) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        live: bool,
+        tell: Callable[[str], None],
+        log: logging.Logger,
+        reserved: Mapping[Path, Output] = MappingProxyType({}),
+    ) -> None:
         self._settings = settings
         self._live = live
         self._tell = tell
         self._log = log
+        # As `parse_connections` resolves them.
+        self._reserved = {path.parent.resolve() / path.name: output for path, output in reserved.items()}
         self._recordings: dict[str, Recording] = {}
         self._backlog = Backlog(settings.resend_mib * _MIB)
         self._files: list[FileOutlet] = []
@@ -77,8 +90,10 @@ class Outlets:
     def _open_all(self, connections: Sequence[Connection]) -> None:
         for connection in connections:
             match connection:
-                case File():
-                    self._files.append(FileOutlet(connection, log=self._log, overwrite=self._settings.overwrite))
+                case File(path):
+                    overwrite = self._settings.overwrite
+                    outlet = FileOutlet(path, self._reserved.get(path), log=self._log, overwrite=overwrite)
+                    self._files.append(outlet)
                 case Viewer():
                     self._peers.append(self._peer(connection))
                 case Serve(port):

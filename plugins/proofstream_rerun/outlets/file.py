@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import rerun as rr
 
-from proofstream import create_beside
+from proofstream import Output, create_beside
 from proofstream_rerun.connections import File
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
 from proofstream_rerun.sdk.recordings import Recording, Write
@@ -60,7 +60,8 @@ class FileOutlet:
         lost_writes: How many writes were dropped because their file had ended.
 
     Args:
-        file: The file of the first recording; those of later ones go beside it.
+        path: The file of the first recording; those of later ones go beside it.
+        reserved: That file, if it was created for us. Its number is 1 if it has the name that was asked for.
         overwrite: Whether the first recording replaces a regular file of that name.
         log: The plugin's logger.
         clock: A monotonic clock in seconds.
@@ -68,7 +69,8 @@ class FileOutlet:
 
     def __init__(
         self,
-        file: File,
+        path: Path,
+        reserved: Output | None = None,
         *,
         log: logging.Logger,
         overwrite: bool = False,
@@ -77,7 +79,9 @@ class FileOutlet:
         self.sender = CallSender()
         self.lost_files = 0
         self.lost_writes = 0
-        self._file = file
+        self._path = path
+        self._file = File(path if reserved is None else path.with_name(reserved.asked.name))
+        self._reserved = reserved
         self._overwrite = overwrite
         self._log = log
         self._clock = clock
@@ -105,6 +109,9 @@ class FileOutlet:
         Raises:
             OSError: It cannot be created.
         """
+        if self._reserved is not None:
+            self._number, self._reserved = self._reserved.number, None
+            return self._path
         self._number += 1
         wanted = self._file.numbered(self._number)
         if self._number == 1 and self._overwrite:

@@ -20,11 +20,12 @@ import click
 import proofstream
 from proofstream.command import listings
 from proofstream.command.arguments import EarlyArguments, read_early, settle_optional_values
+from proofstream.command.draining import pipes_among, read_on
 from proofstream.command.logs import set_up_logging, traceback_hint
 from proofstream.command.names import COMPLETE, SHELLS, unknown
 from proofstream.command.plugin_files import load_plugin_file
 from proofstream.command.process import end_soon, fill_standard_streams, on_signals
-from proofstream.command.results import Results, columns_of_standard_error, lines_about
+from proofstream.command.results import columns_of_standard_error, lines_about, make_folders, spare_source
 from proofstream.command.voice import voice
 from proofstream.config_variables import HOST_TABLE
 from proofstream.contracts import Command, Option, OptionKind, SourceRequest, Tool, ToolCall
@@ -32,6 +33,7 @@ from proofstream.errors import ProofstreamError, UsageError, describe, did_you_m
 from proofstream.health import PluginStatus
 from proofstream.loader import PluginRecord, Registry, Selection, entry_points, load
 from proofstream.outputs import make_private_folder
+from proofstream.reservations import results_asked
 from proofstream.sources.arrivals import stop_early
 from proofstream_start import handle_interrupts
 
@@ -79,7 +81,8 @@ def _main(words: list[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except ProofstreamError as error:
-        return _complain(str(error), error.hint)
+        pipes = [app.source] if app is not None and app.source is not None else pipes_among(words)
+        return _complain(str(error), error.hint, pipes)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -88,7 +91,7 @@ def _main(words: list[str]) -> int:
         command = context.command_path if context else " ".join(("proofstream", *words[:1]))
         unknown = isinstance(error, click.NoSuchOption | click.exceptions.NoSuchCommand)
         why = app.unusable_plugins() if app is not None and unknown else []
-        return _complain(error.format_message(), f"see: {command} --help", why)
+        return _complain(error.format_message(), f"see: {command} --help", pipes_among(words), why)
     except (click.Abort, KeyboardInterrupt):
         return 128 + signal.SIGINT
     except OSError as error:
@@ -99,12 +102,13 @@ def _main(words: list[str]) -> int:
         return 1
 
 
-def _complain(message: str, hint: str | None, why: Sequence[str] = ()) -> int:
+def _complain(message: str, hint: str | None, pipes: Sequence[str], why: Sequence[str] = ()) -> int:
     _tell(f"error: {message}")
     for line in why:
         _tell(line)
     if hint:
         _tell(f"hint: {hint}")
+    read_on(pipes, _post)
     return EXIT_USAGE
 
 
@@ -116,7 +120,7 @@ def _post(text: str) -> None:
     voice.post(f"proofstream: {text}")
 
 
-def _show_results(results: list[tuple[Path, str]]) -> None:
+def _show_results(results: Sequence[tuple[Path, str]]) -> None:
     if not results:
         return
     _tell("the results, and what to do with them:")
@@ -131,6 +135,7 @@ class _App:
         found = entry_points()
         from_files = [load_plugin_file(path) for path in early.plugin_files]
         names = {point.name for point in found} | {name for name, _ in from_files}
+        self.source: str | None = None
         self.asked_by_name: list[str] = early.asked
         self.from_files: list[str] = [name for name, _ in from_files]
         self.config: Config | None = _load_config(early, names) if reads_config else None
@@ -294,15 +299,16 @@ class _App:
     def _run(self, source: str, keep_in: Path | None = None, **values: Any) -> int:
         from proofstream.run import Run
 
+        self.source = source
         request = self._request(source, keep_in, values)
         for record in self.registry.records.values():
             if record.status is PluginStatus.BROKEN:
                 _tell(_about(record))
         in_use = {*request.asked, *request.wanted}
         tables = {name: table for name, table in request.config.tables.items() if name in in_use}
-        results = Results(self.registry.options.values(), tables)
-        results.spare_source(source)
-        results.make_folders(optional=request.optional)
+        results = results_asked(self.registry.options.values(), tables)
+        spare_source(source, results)
+        make_folders(results, optional=request.optional)
         run = Run(request)
         on_signals(run.stop)
         result = run.run()
@@ -311,7 +317,9 @@ class _App:
         if result.report.refused:
             _tell(f"not delivered: {result.report.refused} refused")
         if not values["quiet"]:
-            _show_results(results.written())
+            _show_results(result.written)
+        if result.source_failed:
+            read_on([source], _post)
         return result.exit_status
 
     def _request(self, source: str, keep_in: Path | None, values: Mapping[str, Any]) -> RunRequest:

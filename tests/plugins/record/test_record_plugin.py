@@ -102,16 +102,43 @@ def test_a_tick_flushes(tmp_path: Path) -> None:
 def test_a_recording_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text("precious")
-    with pytest.raises(ProofstreamError, match="exists and is not overwritten") as raised:
-        host_for(path)
-    assert raised.value.hint == "remove it, choose another name, or set record.overwrite = true"
+    host = host_for(path)
+    host.feed(stream()[:3])
+    host.close()
     assert path.read_text() == "precious"
+    assert len(recorded(tmp_path / "r-2.jsonl")) == 3
     host_for(path, overwrite=True).close()
     assert path.read_text() == "precious"
     host = host_for(path, overwrite=True)
     host.feed(stream()[:3])
     host.close()
     assert len(recorded(path)) == 3
+
+
+def test_two_runs_never_write_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    first = host_for(path, overwrite=True)
+    first.feed(stream()[:3])
+    with pytest.raises(ProofstreamError, match=f"^another run is writing {path}\n"):
+        host_for(path, overwrite=True)
+    first.close()
+    assert len(recorded(path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/dev/null", "cannot write /dev/null: it exists and is not a regular file"),
+        ("{folder}", "cannot write {folder}: it exists and is not a regular file"),
+        ("{folder}/file/below", "cannot write {folder}/file/below: Not a directory"),
+    ],
+)
+def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path, path: str, says: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ProofstreamError) as raised:
+        host_for(Path(path.format(folder=tmp_path)))
+    assert str(raised.value) == says.format(folder=tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_run_that_received_nothing_leaves_no_file(tmp_path: Path) -> None:
@@ -176,6 +203,7 @@ def test_a_full_disk_is_counted_and_said_once(tmp_path: Path, caplog: pytest.Log
     [
         ({"path": "x", "colour": 1}, "record.colour: there is no such key; known are max_bytes, overwrite, path"),
         ({"path": ""}, "record.path: it must name a file"),
+        ({"path": "-"}, "record.path: it must name a file"),
         ({"path": "x", "max_bytes": 0}, "record.max_bytes: input should be greater than or equal to 1"),
     ],
 )

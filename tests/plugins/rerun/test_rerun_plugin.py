@@ -58,7 +58,7 @@ def test_there_is_one_flag_that_may_be_repeated() -> None:
     assert option.artefact.form.format(path="out/proof.rrd") == "file:out/proof.rrd"
     told = option.artefact.next_step.format(path="out/proof.rrd", folder="bin/")
     assert told == "look at it in 3D: bin/rerun out/proof.rrd"
-    assert option.artefact.settings == {"overwrite": True}
+    assert option.artefact.files == (".",)
 
 
 def test_settings_come_from_all_places_in_one_form() -> None:
@@ -109,7 +109,7 @@ def test_values_given_to_the_class_win_over_the_table(tmp_path: Path, kit: Any, 
     ("connection", "problem"),
     [
         ("file:", "rerun: 'file:' is not a connection: it names no file"),
-        ("file:/no/such/folder/proof.rrd", "rerun: file:/no/such/folder/proof.rrd: there is no folder /no/such/folder"),
+        ("file:/dev/null/x/proof.rrd", "rerun: file:/dev/null/x/proof.rrd: there is no folder /dev/null/x"),
         ("spawn", "rerun: spawn opens a window, and there is no screen (no DISPLAY)"),
     ],
 )
@@ -122,6 +122,24 @@ def test_an_impossible_connection_is_refused_before_anything_is_drawn(
         InlineHost(RerunPlugin(), {"connections": [connection]})
     assert str(raised.value) == problem
     assert raised.value.hint
+
+
+def test_a_file_that_exists_is_kept_and_all_proofs_of_the_run_go_beside_it(
+    kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["proof.rrd", "proof-2.rrd"]
+    for name in names:
+        (tmp_path / name).write_text("of an earlier run")
+    host = InlineHost(RerunPlugin(), {"connections": [f"file:{tmp_path / 'proof.rrd'}"]}, live=False)
+    start = ProofStart(num_layers=1, model_name="m", backend="cpu", input_shape=(1, 1), output_shape=(1, 1))
+    for session in ("one", "two"):
+        host.feed(envelopes([start], session_id=session))
+    host.close()
+    assert [(tmp_path / name).read_text() for name in names] == ["of an earlier run"] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "proof-3.rrd", "proof-4.rrd"])
+    for name in ("proof-3.rrd", "proof-4.rrd"):
+        assert kit.verify(tmp_path / name) == ""
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("value", ["off", "OFF", "0", "false"])

@@ -48,12 +48,38 @@ def test_a_file_that_is_full_is_set_aside(kit: Any, tmp_path: Path) -> None:
     assert sum(len(kit.read_file(path)) for path in tmp_path.glob("traces*")) == 2 * 214
 
 
-def test_the_file_of_an_earlier_run_is_set_aside(kit: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("given_to_the_class", [False, True])
+def test_each_run_has_a_folder_of_its_own(kit: Any, tmp_path: Path, given_to_the_class: bool) -> None:
+    settings: dict[str, Any] = {"file": str(tmp_path / "otlp")}
     for _ in range(2):
-        host = InlineHost(OtelPlugin(), {"file": str(tmp_path)})
+        plugin = OtelPlugin(**settings) if given_to_the_class else OtelPlugin()
+        host = InlineHost(plugin, {} if given_to_the_class else settings)
         host.feed(envelopes(kit.small_proof()))
         host.close()
-    assert len(kit.read_file(tmp_path / "traces.jsonl")) == len(kit.read_file(tmp_path / "traces-1.jsonl")) == 3
+    for name in ("otlp", "otlp-2"):
+        assert len(kit.read_file(tmp_path / name / "traces.jsonl")) == 3
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == _files()
+
+
+def _files() -> list[str]:
+    return ["logs.jsonl", "metrics.jsonl", "traces.jsonl"]
+
+
+def test_to_overwrite_removes_the_earlier_run_and_nothing_else(kit: Any, tmp_path: Path) -> None:
+    for name in ("traces.jsonl", "traces-1.jsonl", "logs-12.jsonl", "traces-x.jsonl", "notes.txt"):
+        (tmp_path / name).write_text("{}\n")
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path), "overwrite": True})
+    host.feed(envelopes(kit.small_proof()))
+    host.close()
+    assert len(kit.read_file(tmp_path / "traces.jsonl")) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*_files(), "notes.txt", "traces-x.jsonl"])
+
+
+def test_a_signal_that_is_switched_off_leaves_no_file(kit: Any, tmp_path: Path) -> None:
+    host = InlineHost(OtelPlugin(), {"file": str(tmp_path / "otlp"), "metrics": False, "logs": False})
+    host.feed(envelopes(kit.small_proof()))
+    host.close()
+    assert [path.name for path in (tmp_path / "otlp").iterdir()] == ["traces.jsonl"]
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0, 0o600), (0o022, 0o600), (0o277, 0o400)])
