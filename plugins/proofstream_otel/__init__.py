@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from proofstream_otel.telemetry import Telemetry
 
-URL_PREFIXES = ("http://", "https://", "grpc://")
+URL_PREFIXES = ("http://", "https://", "grpc://", "grpcs://")
 
 
 class OtelPlugin:

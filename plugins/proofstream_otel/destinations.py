@@ -1,36 +1,42 @@
-"""Decides where each signal goes: where the user asked, or else to the application's providers."""
+"""Decides for each signal where it goes: where the user asked, or else to the application's provider."""
 
 from __future__ import annotations
 
+import logging
+import os
+import time
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 
 from proofstream import ConfigError, PluginContext
-from proofstream_otel import environment
-from proofstream_otel.borrowed import logs as borrowed_logs
+from proofstream_otel import environment, variables
+from proofstream_otel.borrowed import providers as borrowed
+from proofstream_otel.borrowed.logs import BorrowedLogs
 from proofstream_otel.borrowed.meter import BorrowedMeter
 from proofstream_otel.borrowed.spans import BorrowedWriter
 from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.metrics.own_meter import OwnMeter
+from proofstream_otel.otlp import endpoints
 from proofstream_otel.otlp.exporter import Exporter
 from proofstream_otel.otlp.file import LogFile, MetricFile, SpanFile
 from proofstream_otel.otlp.json_lines import JsonLines, open_folder
 from proofstream_otel.otlp.resources import Resources
 from proofstream_otel.otlp.span_writer import SampledWriter, SpanSink
-from proofstream_otel.settings import Settings
+from proofstream_otel.settings import Pipeline, Settings
+from proofstream_otel.values.limits import Limits, limited
 from proofstream_otel.values.logs import LogSink
 from proofstream_otel.values.metric_points import MetricSink
-from proofstream_otel.values.signals import LOGS, METRICS, SIGNALS, TRACES, ExportCounts, Signal
+from proofstream_otel.values.signals import METRICS, SIGNALS, TRACES, ExportCounts, Signal
 from proofstream_otel.values.spans import SpanWriter
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+    from proofstream_otel.sdk.pipeline import SdkPipeline
 
 
 class ItemCounter(Protocol):
@@ -60,6 +66,8 @@ class Destinations(msgspec.Struct, kw_only=True):
         exporters: Send to a receiver, by the signal's name. To be closed.
         files: Files of our own pipeline. To be closed.
         counted: Everything that counts items.
+        sdk: The SDK's providers that were made for us. To be closed.
+        unborrowed: Signals that would have gone to a provider of the application, if it had set one up in time.
     """
 
     writer: SpanWriter | None = None
@@ -69,6 +77,8 @@ class Destinations(msgspec.Struct, kw_only=True):
     exporters: dict[str, Exporter] = {}
     files: list[JsonLines] = []
     counted: list[ItemCounter] = []
+    sdk: SdkPipeline | None = None
+    unborrowed: list[Signal] = []
 
     @property
     def is_empty(self) -> bool:
@@ -87,9 +97,34 @@ class Destinations(msgspec.Struct, kw_only=True):
         """Return the exporters' counts, by the signal's name."""
         return {name: exporter.counts for name, exporter in self.exporters.items()}
 
+    def close(self, deadline: float) -> None:
+        """Deliver what is left until `deadline`, by the monotonic clock. All begin at once, and so share the time."""
+
+        def left_s() -> float:
+            return max(0.0, deadline - time.monotonic())
+
+        for exporter in self.exporters.values():
+            exporter.begin_closing(left_s())
+        if self.sdk is not None:
+            self.sdk.begin_closing()
+        for file in self.files:
+            file.close()
+        for exporter in self.exporters.values():
+            exporter.close(left_s())
+        if self.sdk is not None:
+            self.sdk.close(left_s())
+        if isinstance(self.meter, BorrowedMeter):
+            self.meter.end_all_series()
+
+    def note_late_providers(self) -> list[Signal]:
+        """Return the signals, each once, for which the application has set up a provider since this was chosen."""
+        late = [signal for signal in self.unborrowed if borrowed.find(signal) is not None]
+        self.unborrowed = [signal for signal in self.unborrowed if signal not in late]
+        return late
+
 
 def choose(settings: Settings, context: PluginContext, providers: Providers) -> Destinations:
-    """Open the destinations that the user asked for, or find the application's providers.
+    """Open a destination for each signal: where the user asked, or the application's provider, or a receiver.
 
     Raises:
         ConfigError: The settings contradict each other, or a destination cannot be opened.
@@ -98,90 +133,193 @@ def choose(settings: Settings, context: PluginContext, providers: Providers) -> 
     if environment.is_sdk_disabled():
         context.log.warning("OTEL_SDK_DISABLED is set: nothing is exported")
         return Destinations()
-    asked = settings.endpoint is not None or settings.file is not None
-    for name, provider in msgspec.structs.asdict(providers).items():
-        if provider is not None and asked:
-            raise ConfigError(f"otel: a {name} provider was passed in, so otel.endpoint and otel.file cannot be set")
-    if asked:
-        return _own(settings, context)
-    found = _borrowed(settings, context, providers)
-    if not found.is_empty:
-        return found
-    if context.asked or environment.has_endpoint():
-        return _own(settings.model_copy(update={"endpoint": ""}), context)
-    context.log.info("no OTLP endpoint, file or provider is set: nothing is exported")
+    opening = _Opening(settings, context, providers)
+    opening.open_all()
+    found = opening.destinations()
+    if found.is_empty and not context.asked:
+        context.log.info("no OTLP endpoint, file or provider is set: nothing is exported")
+    elif settings.pipeline is not Pipeline.SDK:  # there, a configuration file may leave signals out
+        _say_nowhere(opening, context)
+    for line in opening.notes():
+        context.log.warning("%s", line)
     return found
 
 
-def _borrowed(settings: Settings, context: PluginContext, providers: Providers) -> Destinations:
-    """Find the application's providers: passed in, or global if the SDK made them."""
-    found = Destinations()
-    if (writer := _borrowed_writer(context, providers.tracer)) is not None:
-        found.writer = writer
-        found.counted.append(writer)
-    if settings.wants(METRICS):
-        found.meter = _borrowed_meter(context, providers.meter)
-    if settings.wants(LOGS) and (logs := borrowed_logs.find(providers.logger, context.identity)) is not None:
-        found.log_sinks.append(logs)
-        found.counted.append(logs)
-    return found
+def _say_nowhere(opening: _Opening, context: PluginContext) -> None:
+    """Say which signals go nowhere: as a warning, if the user asked for telemetry."""
+    level = logging.WARNING if context.asked or environment.has_endpoint() else logging.INFO
+    if opening.nowhere:
+        context.log.log(
+            level,
+            "%s go nowhere, because no provider and no endpoint takes them: set OTEL_EXPORTER_OTLP_ENDPOINT, or leave "
+            "them out with %s",
+            _named(opening.nowhere),
+            ", ".join(f"OTEL_{signal.variable}_EXPORTER=none" for signal in opening.nowhere),
+        )
+    if opening.unheard:
+        context.log.log(
+            level,
+            "%s go nowhere so far: the application's provider has nothing that exports them; give it a processor or "
+            'reader, or set otel.pipeline = "own"',
+            _named(opening.unheard),
+        )
 
 
-def _borrowed_writer(context: PluginContext, passed_in: TracerProvider | None) -> BorrowedWriter | None:
-    provider = passed_in or trace.get_tracer_provider()
-    usable = passed_in is not None or isinstance(provider, SdkTracerProvider)
-    return BorrowedWriter(provider, context.identity) if usable else None
-
-
-def _borrowed_meter(context: PluginContext, passed_in: MeterProvider | None) -> BorrowedMeter | None:
-    provider = passed_in or metrics.get_meter_provider()
-    usable = passed_in is not None or isinstance(provider, SdkMeterProvider)
-    return BorrowedMeter(provider, context.identity, context.log) if usable else None
-
-
-def _own(settings: Settings, context: PluginContext) -> Destinations:
-    """Open our own pipelines, to files and to a receiver."""
-    wanted = [signal for signal in SIGNALS if settings.wants(signal)]
-    folder = None
-    if settings.file is not None:
-        reserved = settings.file in context.outputs
-        folder = open_folder(settings.file, wanted, reserved=reserved, overwrite=settings.overwrite, log=context.log)
-    opening = _Opening(settings, context, folder)
-    for signal in wanted:
-        opening.open_signal(signal)
-    return opening.destinations()
+def _named(signals: list[Signal]) -> str:
+    return " and ".join(signal.name for signal in signals)
 
 
 class _Opening:
-    """Opens our own pipelines, signal by signal."""
+    """Opens the destinations.
 
-    def __init__(self, settings: Settings, context: PluginContext, folder: Path | None) -> None:
-        self._folder = folder
+    Attributes:
+        nowhere: The signals that have none.
+        unheard: The signals whose providers export nothing so far.
+    """
+
+    def __init__(self, settings: Settings, context: PluginContext, providers: Providers) -> None:
         self._settings = settings
         self._context = context
-        self._resources = Resources(context.identity)
+        self._passed_in: dict[Signal, Any] = {
+            signal: provider
+            for signal, provider in zip(SIGNALS, msgspec.structs.astuple(providers), strict=True)
+            if provider is not None
+        }
+        self._asks_for_own = settings.endpoint is not None or settings.file is not None
+        if self._asks_for_own and len(self._passed_in) == len(SIGNALS):
+            raise ConfigError("otel: providers for all signals were passed in: nothing is left for endpoint and file")
+        self._providers: dict[Signal, Any] = {}
         self._span_sinks: list[SpanSink] = []
-        self._writer = SampledWriter(self._span_sinks)
-        self._found = Destinations(writer=self._writer, counted=[self._writer])
+        self._found = Destinations()
+        self._is_own = False
+        self._about_endpoints: list[str] = []
+        self.nowhere: list[Signal] = []
+        self.unheard: list[Signal] = []
 
-    def open_signal(self, signal: Signal) -> None:
-        """Open the file and the connection to the receiver, as far as the user asked for them."""
-        settings, log = self._settings, self._context.log
-        if self._folder is not None:
-            lines = JsonLines(self._folder, signal, max_bytes=settings.max_file_bytes, log=log)
-            self._found.files.append(lines)
-            self._found.counted.append(lines)
-            self._write_to(lines, signal)
-        if settings.endpoint is not None and _has_receiver(settings, signal):
-            exporter = self._found.exporters[signal.name] = self._exporter(settings.endpoint, signal)
-            self._found.counted.append(exporter)
-            self._send_with(exporter, signal)
+    def open_all(self) -> None:
+        """Open all that takes the signals that the user wants."""
+        wanted = [signal for signal in SIGNALS if self._settings.wants(signal)]
+        for signal in wanted:
+            if (provider := self._find_provider(signal)) is not None:
+                self._providers[signal] = provider
+        for signal in wanted:
+            if signal in self._providers:
+                self._hand_over(signal)
+            # Both, if there are both.
+            elif self._open_file(signal) | self._open_receiver(signal):
+                self._is_own = True
+            elif not self._settings.leaves_otlp_out(signal):  # which a note says
+                self.nowhere.append(signal)
 
     def destinations(self) -> Destinations:
         """Return the destinations opened so far."""
-        if self._found.metric_sinks:
-            self._found.meter = OwnMeter(exemplars=environment.wants_exemplars(), log=self._context.log)
-        return self._found
+        found = self._found
+        if self._span_sinks:
+            found.writer = SampledWriter(self._span_sinks, environment.sampling(), self._limits)
+            found.counted.append(found.writer)
+        if found.metric_sinks:
+            found.meter = OwnMeter(
+                exemplars=environment.exemplars(), temporality=environment.temporality(), log=self._context.log
+            )
+        return found
+
+    def notes(self) -> list[str]:
+        """Return a line for each variable without effect on our own pipeline, or that the user may have forgotten."""
+        settings = self._settings
+        is_asked = self._context.asked or environment.has_endpoint()
+        if settings.pipeline is Pipeline.SDK or TRACES in self._providers or not (self._is_own or is_asked):
+            return []  # it is not used, or not for traces, which most of the variables concern
+        found = variables.notes(os.environ)
+        if environment.is_turned_off(TRACES) and settings.traces is None:
+            found.append("OTEL_TRACES_EXPORTER is none: no traces are exported (otel.traces = true exports them)")
+        return list(dict.fromkeys([*found, *self._about_endpoints]))
+
+    @cached_property
+    def _folder(self) -> Path | None:
+        """The folder of the files, made for the signals that go through our own pipeline."""
+        settings, context = self._settings, self._context
+        if settings.file is None:
+            return None
+        own = [signal for signal in SIGNALS if settings.wants(signal) and signal not in self._providers]
+        reserved = settings.file in context.outputs
+        return open_folder(settings.file, own, reserved=reserved, overwrite=settings.overwrite, log=context.log)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return environment.limits()
+
+    @cached_property
+    def _resources(self) -> Resources:
+        return Resources(self._context.identity, service=borrowed.service_of(self._providers.values()))
+
+    @cached_property
+    def _sdk(self) -> SdkPipeline:
+        """The SDK's providers, made for us."""
+        from proofstream_otel.sdk.pipeline import SdkPipeline
+
+        made = self._found.sdk = SdkPipeline(self._settings, self._context)
+        self._found.counted.append(made)
+        return made
+
+    def _find_provider(self, signal: Signal) -> Any | None:
+        """Return the provider that a signal goes to, or None if it goes through our own pipeline."""
+        if signal in self._passed_in:
+            return self._passed_in[signal]
+        if self._settings.pipeline is Pipeline.SDK:
+            return self._sdk.provider(signal)
+        if self._settings.pipeline is Pipeline.OWN or self._asks_for_own:
+            return None
+        provider = borrowed.find(signal)
+        if provider is None:
+            self._found.unborrowed.append(signal)
+        return provider
+
+    def _hand_over(self, signal: Signal) -> None:
+        provider, found = self._providers[signal], self._found
+        identity, log = self._context.identity, self._context.log
+        log.info("%s go to %s", signal.name, borrowed.shown(provider))
+        if borrowed.is_deaf(provider, signal):
+            self.unheard.append(signal)
+        if signal is TRACES:
+            found.writer = writer = BorrowedWriter(provider, identity, log)
+            found.counted.append(writer)
+        elif signal is METRICS:
+            found.meter = BorrowedMeter(provider, identity, log)
+        else:
+            logs = BorrowedLogs(provider, identity)
+            found.log_sinks.append(logs)
+            found.counted.append(logs)
+
+    def _open_file(self, signal: Signal) -> bool:
+        if self._folder is None:
+            return False
+        lines = JsonLines(self._folder, signal, max_bytes=self._settings.max_file_bytes, log=self._context.log)
+        self._found.files.append(lines)
+        self._found.counted.append(lines)
+        self._write_to(lines, signal)
+        return True
+
+    def _open_receiver(self, signal: Signal) -> bool:
+        endpoint = self._endpoint(signal)
+        if endpoint is None or not _has_receiver(self._settings, signal):
+            return False
+        self._about_endpoints += endpoints.notes(endpoint, signal)
+        exporter = self._found.exporters[signal.name] = self._exporter(endpoint, signal)
+        self._found.counted.append(exporter)
+        self._send_with(exporter, signal)
+        return True
+
+    def _endpoint(self, signal: Signal) -> str | None:
+        """Return where our own pipeline sends a signal: empty for the environment's endpoint, None for nowhere."""
+        settings = self._settings
+        if self._asks_for_own:
+            return settings.endpoint
+        if settings.pipeline is Pipeline.SDK or settings.leaves_otlp_out(signal):
+            return None
+        is_named = environment.has_endpoint() or (settings.requires(signal) and signal is not TRACES)
+        # Beside traces that go to the application's provider, a receiver on this machine is no more than a guess.
+        is_default = self._context.asked and TRACES not in self._providers
+        return "" if is_named or is_default else None
 
     def _write_to(self, lines: JsonLines, signal: Signal) -> None:
         if signal is TRACES:
@@ -189,7 +327,7 @@ class _Opening:
         elif signal is METRICS:
             self._found.metric_sinks.append(MetricFile(lines, self._resources))
         else:
-            self._found.log_sinks.append(LogFile(lines, self._resources))
+            self._found.log_sinks.append(limited(LogFile(lines, self._resources), self._limits.log))
 
     def _send_with(self, exporter: Exporter, signal: Signal) -> None:
         from proofstream_otel.otlp.senders import LogSender, MetricSender, SpanSender
@@ -199,14 +337,12 @@ class _Opening:
         elif signal is METRICS:
             self._found.metric_sinks.append(MetricSender(exporter))
         else:
-            self._found.log_sinks.append(LogSender(exporter))
+            self._found.log_sinks.append(limited(LogSender(exporter), self._limits.log))
 
     def _exporter(self, endpoint: str, signal: Signal) -> Exporter:
-        from proofstream_otel.otlp.endpoints import open_transport
-
         settings, context = self._settings, self._context
         return Exporter(
-            open_transport(endpoint, settings.headers, signal),
+            endpoints.open_transport(endpoint, settings.headers, signal),
             self._resources,
             signal=signal,
             batching=environment.batching_of(signal, settings.max_queue_bytes),
@@ -220,5 +356,4 @@ def _has_receiver(settings: Settings, signal: Signal) -> bool:
     """Return whether a signal has a receiver. If variables name one for some signals only, the others have none."""
     if settings.endpoint or (settings.requires(signal) and signal is not TRACES):
         return True
-    named = environment.base_endpoint() or environment.own_endpoint(signal)
-    return bool(named) or not environment.has_endpoint()
+    return environment.endpoint_of(signal) is not None or not environment.has_endpoint()

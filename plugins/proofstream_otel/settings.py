@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -9,23 +10,25 @@ from typing import Annotated, Any, TypeAlias
 import pydantic
 
 from proofstream import read_table
-from proofstream_otel import environment
-from proofstream_otel.values.signals import LOGS, METRICS, Signal
+from proofstream_otel import addresses, environment
+from proofstream_otel.values.signals import LOGS, METRICS, TRACES, Signal
 from proofstream_otel.values.span_limits import Rounds, SpanLimits
 
 MAX_NOTES = 512
 """The most span events per span that are not rounds."""
 
 _NO_LIMIT = 2**31
+_SDK_EVENT_LIMIT = 128
+"""The most events of a span in the SDK, if no variable says otherwise."""
 _TRACE_ID = "{trace_id}"
-_SCHEMES = ("http://", "https://", "grpc://")
 _PhaseName: TypeAlias = Annotated[str, pydantic.Field(min_length=1, max_length=128)]
 _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
 
 
-def _known_scheme(value: str | None) -> str | None:
-    if value and not value.startswith(_SCHEMES):
-        raise ValueError(f"{value!r} does not start with http://, https:// or grpc://")
+def _possible(value: str | None) -> str | None:
+    fault = addresses.fault_of(value) if value else None
+    if fault is not None:
+        raise ValueError(fault)
     return value
 
 
@@ -35,14 +38,27 @@ def _with_place_for_id(value: str | None) -> str | None:
     return value
 
 
+class Pipeline(enum.Enum):
+    """What makes and delivers the telemetry of each signal."""
+
+    AUTO = "auto"
+    """The application's provider for that signal, or else our own pipeline."""
+    OWN = "own"
+    """Our own pipeline, whatever providers the application has."""
+    SDK = "sdk"
+    """Providers of OpenTelemetry's SDK, made from the environment for proofstream alone."""
+
+
 class Settings(pydantic.BaseModel):
     """The user's settings.
 
     Attributes:
+        pipeline: What makes and delivers the telemetry.
         endpoint: Base URL of an OTLP receiver; empty for OTEL_EXPORTER_OTLP_ENDPOINT, or else the default port.
         file: Folder for OTLP JSON lines. If it holds those of an earlier run, they go into a fresh folder beside it.
         overwrite: Whether they replace those of an earlier run instead.
         headers: Sent with every request, in addition to OTEL_EXPORTER_OTLP_HEADERS.
+        traces: Whether traces are exported. By default, unless OTEL_TRACES_EXPORTER is ``none``.
         metrics: Whether metrics are exported. By default, if the receiver accepts them.
         logs: Whether log records are exported. By default, if the receiver accepts them.
         metric_interval_s: Seconds between exports of metrics; OTEL_METRIC_EXPORT_INTERVAL, or else 10.
@@ -56,10 +72,12 @@ class Settings(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
-    endpoint: Annotated[str | None, pydantic.AfterValidator(_known_scheme)] = None
+    pipeline: Pipeline = Pipeline.AUTO
+    endpoint: Annotated[str | None, pydantic.AfterValidator(_possible)] = None
     file: Path | None = None
     overwrite: bool = False
     headers: dict[str, str] = {}
+    traces: bool | None = None
     metrics: bool | None = None
     logs: bool | None = None
     metric_interval_s: Annotated[float | None, pydantic.Field(ge=0.1, le=86_400)] = None
@@ -74,7 +92,8 @@ class Settings(pydantic.BaseModel):
     def span_limits(self) -> SpanLimits:
         """The limits on a span's events."""
         said = environment.whole_number(_EVENT_LIMIT_VARIABLE)
-        limit = _NO_LIMIT if said is None else said
+        default = _SDK_EVENT_LIMIT if self.pipeline is Pipeline.SDK else _NO_LIMIT
+        limit = default if said is None else said
         return SpanLimits(
             rounds=self.rounds,
             max_rounds=min(self.max_round_events, limit) if self.rounds.on_spans else 0,
@@ -83,15 +102,25 @@ class Settings(pydantic.BaseModel):
         )
 
     def wants(self, signal: Signal) -> bool:
-        """Return whether a signal is exported, by the table or else by OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER."""
-        said = {METRICS: self.metrics, LOGS: self.logs}.get(signal, True)
+        """Return whether a signal is exported, by the table or else by OTEL_TRACES_EXPORTER and its neighbours."""
+        said = self._said_of(signal)
         return not environment.is_turned_off(signal) if said is None else said
+
+    def leaves_otlp_out(self, signal: Signal) -> bool:
+        """Return whether OTEL_TRACES_EXPORTER, or its neighbour, names no ``otlp``, and the table does not ask for it.
+
+        Then the signal has no receiver that only the environment asks for.
+        """
+        return self._said_of(signal) is None and environment.leaves_otlp_out(signal)
 
     def requires(self, signal: Signal) -> bool:
         """Return whether the user asked for the signal, so that a receiver without support for it is a failure."""
         if signal is LOGS and self.rounds.in_logs:
             return True
-        return {METRICS: self.metrics, LOGS: self.logs}.get(signal, True) is True
+        return signal is TRACES or self._said_of(signal) is True
+
+    def _said_of(self, signal: Signal) -> bool | None:
+        return {TRACES: self.traces, METRICS: self.metrics, LOGS: self.logs}[signal]
 
 
 def read(table: Mapping[str, Any]) -> Settings:

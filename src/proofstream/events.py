@@ -725,6 +725,7 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
         time_source: Where event times come from: `envelope` (the producer or a recording), `arrival` (stamped on
             arrival) or `reconstructed` (computed from reported durations).
         traceparent: The W3C trace context that was current when the session was opened, or None.
+        tracestate: The vendors' part of that context, W3C's tracestate. Absent without one.
         resource: The process that runs the prover, as OpenTelemetry resource attributes.
         time_resolution_ns: How far apart two times of arrival must lie to be told apart, in nanoseconds. Absent where
             that is not known, or where times have another source.
@@ -738,6 +739,7 @@ class SessionOpened(ProofEvent, frozen=True, kw_only=True, gc=False):
     resource: Annotated[Mapping[str, str], msgspec.Meta(max_length=MAX_NAMES)]
     time_resolution_ns: U64 | msgspec.UnsetType = msgspec.UNSET
     in_process: bool | msgspec.UnsetType = msgspec.UNSET
+    tracestate: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class SessionClosed(ProofEvent, frozen=True, kw_only=True, gc=False):

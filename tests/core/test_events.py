@@ -109,7 +109,7 @@ PARTS: dict[type[msgspec.Struct], dict[str, str]] = {
 
 ADDED: dict[type[msgspec.Struct], list[str]] = {
     ev.CircuitCompiled: ["states"],
-    ev.SessionOpened: ["time_resolution_ns", "in_process"],
+    ev.SessionOpened: ["time_resolution_ns", "in_process", "tracestate"],
     ev.StateProgramRun: ["duration_ns"],
     ev.PluginHealth: ["derives"],
     ev.PhaseStart: ["phase", "parent", "layer_idx", "attributes"],

@@ -1,4 +1,4 @@
-"""The meter of our own pipeline: cumulative sums, histograms and gauges, collected on demand.
+"""The meter of our own pipeline: sums, histograms and gauges, collected on demand.
 
 The SDK's meter does not serve here: its histograms cannot begin at zero, its series never end, and its readers export
 on threads and at times of their own.
@@ -17,10 +17,12 @@ from proofstream_otel.metrics.meter import Meter, Number, Reading, bounded, fitt
 from proofstream_otel.values.metric_points import (
     MAX_POINTS,
     Exemplar,
+    Exemplars,
     HistogramPoint,
     MetricPoints,
     NumberPoint,
     Point,
+    Temporality,
 )
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, METRICS, Instrument, Metric
 from proofstream_otel.values.spans import SpanRef
@@ -124,7 +126,8 @@ class OwnMeter(Meter):
     """Keeps all series and their values.
 
     Args:
-        exemplars: Whether histograms keep measurements that point to their spans.
+        exemplars: Which measurements histograms keep that point to their spans.
+        temporality: Which metrics are collected as differences.
         clock: Returns the time in nanoseconds since the epoch.
         log: Is told of attributes with too many values.
     """
@@ -132,12 +135,15 @@ class OwnMeter(Meter):
     def __init__(
         self,
         *,
-        exemplars: bool = True,
+        exemplars: Exemplars = Exemplars.SAMPLED,
+        temporality: Temporality = Temporality.CUMULATIVE,
         clock: Callable[[], int] = time.time_ns,
         log: logging.Logger | None = None,
     ) -> None:
         super().__init__(evict=self._end_all_with, log=log)
         self._exemplars = exemplars
+        self._temporality = temporality
+        self._read_before: dict[Metric, dict[Key, Number]] = {}
         self._clock = clock
         self._began_unix_nano = clock()
         self._collected_unix_nano = self._began_unix_nano
@@ -151,11 +157,16 @@ class OwnMeter(Meter):
 
         A new series of a counter or histogram begins with a zero at the time of the previous collection, when it still
         had no value. Without that point no query could see its first increment. A series that has ended since the
-        previous collection gets a last point without a value.
+        previous collection gets a last point without a value. A difference needs neither: it says itself from when to
+        when it counts.
         """
         # Times of one series must rise, even if the wall clock is set back.
         now = max(self._clock(), self._collected_unix_nano + 3)
-        collected = [group for metric in METRICS for group in _grouped(metric, self._points(metric, now))]
+        collected: list[MetricPoints] = []
+        for metric in METRICS:
+            is_delta = self._is_delta(metric)
+            points = self._differences(metric, now) if is_delta else self._points(metric, now)
+            collected.extend(_grouped(metric, points, is_delta=is_delta))
         self._collected_unix_nano = now
         return collected
 
@@ -179,6 +190,34 @@ class OwnMeter(Meter):
             yield NumberPoint(dict(key), start, now, value)
         for key in ended:
             yield NumberPoint(dict(key), start, now - 2 * step, None)
+
+    def _is_delta(self, metric: Metric) -> bool:
+        if metric.instrument not in (Instrument.COUNTER, Instrument.HISTOGRAM):
+            return False
+        if self._temporality is Temporality.LOW_MEMORY:
+            return not metric.is_counted_elsewhere
+        return self._temporality is Temporality.DELTA
+
+    def _differences(self, metric: Metric, now: int) -> Iterator[Point]:
+        """Yield what was counted since the previous collection, and begin anew."""
+        counted = self._counted(metric)
+        for key, state in counted.items():
+            state.start_unix_nano = self._collected_unix_nano
+            yield state.point(key, now)
+        counted.clear()
+        yield from self._read_differences(metric, now)
+
+    def _read_differences(self, metric: Metric, now: int) -> Iterator[Point]:
+        before, self._read_before[metric] = self._read_before.get(metric, {}), {}
+        for key, reading in self._readings.get(metric, {}).items():
+            value = usable_reading(reading)
+            if value is None:
+                continue
+            self._read_before[metric][key] = value
+            # What a third party counted before we read it first is no difference of ours.
+            last = before.get(key, value if metric.is_counted_elsewhere else 0)
+            risen = value - last if value >= last else value  # it began anew
+            yield NumberPoint(dict(key), self._collected_unix_nano, now, fitting(risen))
 
     def _counted(self, metric: Metric) -> dict[Key, _SumSeries] | dict[Key, _HistogramSeries]:
         if metric.instrument is Instrument.HISTOGRAM:
@@ -210,8 +249,11 @@ class OwnMeter(Meter):
         if state is None:
             state = series[key] = _HistogramSeries()
         exemplar = None
-        if self._exemplars and ref is not None and ref.sampled:
-            exemplar = Exemplar(value, self._clock(), ref.trace_id, ref.span_id)
+        if self._exemplars is Exemplars.ALL or (
+            self._exemplars is Exemplars.SAMPLED and ref is not None and ref.sampled
+        ):
+            ids = ("", "") if ref is None else (ref.trace_id, ref.span_id)
+            exemplar = Exemplar(value, self._clock(), *ids)
         state.record(value, exemplar)
 
     def _watch(self, metric: Metric, key: Key, reading: Reading) -> None:
@@ -231,7 +273,7 @@ def _fold(series: dict[Key, _Series], label: tuple[str, LabelValue], make: type[
             series.setdefault(rest, make()).add_unsent(ended)
 
 
-def _grouped(metric: Metric, points: Iterator[Point]) -> Iterator[MetricPoints]:
+def _grouped(metric: Metric, points: Iterator[Point], *, is_delta: bool) -> Iterator[MetricPoints]:
     found = list(points)
     for start in range(0, len(found), MAX_POINTS):
-        yield MetricPoints(metric, found[start : start + MAX_POINTS])
+        yield MetricPoints(metric, found[start : start + MAX_POINTS], is_delta)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import grpc  # type: ignore[import-untyped]  # it ships no types
 import grpc._channel  # type: ignore[import-untyped]  # grpc imports it when it connects; a fork might come in between
 
 from proofstream_otel import environment
+from proofstream_otel.addresses import Address, without_secrets
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.transport import Reply, without_secrets
+from proofstream_otel.otlp.proxies import grpc_proxy_of
+from proofstream_otel.otlp.transport import Reply
+from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
 _DEFAULT_PORT = 4317
+_HTTP_PORT = 4318
+_SPOKE_HTTP = ("http1.x", "Failed parsing HTTP/2")
+"""What gRPC says of a server that answers in HTTP/1."""
 _RECONNECT_MS = 1000
 """The longest pause before gRPC connects again. It would grow to two minutes, which outlast the end of a run."""
 _RETRYABLE = frozenset(
@@ -36,15 +40,14 @@ class GrpcTransport:
     gRPC starts threads of its own, which do not survive a fork.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
-        parts = urlsplit(url)
-        self.shown = without_secrets(url)
-        self._target = f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
-        self._secure = parts.scheme == "https"
+    def __init__(self, address: Address, headers: Mapping[str, str], tls: Tls, signal: Signal) -> None:
+        self.shown = without_secrets(address.url)
+        self._address = address
+        self._proxy = grpc_proxy_of(address)
         self._metadata = tuple((key.lower(), value) for key, value in headers.items())
         self._compression = grpc.Compression.Gzip if environment.is_gzip(signal) else grpc.Compression.NoCompression
         self._timeout_s = environment.timeout_s(signal)
-        self._tls = environment.tls(signal)
+        self._tls = tls
         self._rpc = signal.rpc
         self._channel: grpc.Channel | None = None
 
@@ -60,7 +63,7 @@ class GrpcTransport:
             code = error.code()
             return Reply(
                 accepted=False,
-                reason=f"gRPC {code.name}: {error.details()}",
+                reason=f"gRPC {code.name}: {self._explained(error.details() or '')}",
                 retryable=code in _RETRYABLE,
                 unsupported=code is grpc.StatusCode.UNIMPLEMENTED,
             )
@@ -75,16 +78,30 @@ class GrpcTransport:
             self._channel.close()
 
     def _open(self) -> grpc.Channel:
-        options = (("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),)
-        if not self._secure:
-            return grpc.insecure_channel(self._target, options, compression=self._compression)
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=_read(self._tls.authority),
-            private_key=_read(self._tls.key),
-            certificate_chain=_read(self._tls.certificate),
+        target = self._address.target(_DEFAULT_PORT)
+        # It would ask the environment's proxy for receivers on this machine, too.
+        options = (
+            ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
+            ("grpc.enable_http_proxy", int(self._proxy is not None)),
         )
-        return grpc.secure_channel(self._target, credentials, options, compression=self._compression)
+        if not self._address.uses_tls:
+            return grpc.insecure_channel(target, options, compression=self._compression)
+        authority, certificate = self._tls.authority, self._tls.certificate
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=None if authority is None else authority.path.read_bytes(),
+            private_key=None if self._tls.key_path is None else self._tls.key_path.read_bytes(),
+            certificate_chain=None if certificate is None else certificate.path.read_bytes(),
+        )
+        return grpc.secure_channel(target, credentials, options, compression=self._compression)
 
-
-def _read(path: Path | None) -> bytes | None:
-    return None if path is None else path.read_bytes()
+    def _explained(self, details: str) -> str:
+        """Add to gRPC's words where they may come from."""
+        if self._proxy is not None:
+            return f"{details}, by way of {self._proxy.shown}"
+        if self._address.port == _HTTP_PORT or any(words in details for words in _SPOKE_HTTP):
+            scheme = "https" if self._address.uses_tls else "http"
+            hint = (
+                f"OTLP over gRPC has port {_DEFAULT_PORT} by default, and the endpoint for HTTP begins with {scheme}://"
+            )
+            return f"{details}; {hint}"
+        return details

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
+import ssl
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 
+import msgspec
 import requests
 
 from proofstream_otel import environment
+from proofstream_otel.addresses import Address, without_secrets
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.transport import Reply, without_secrets
+from proofstream_otel.otlp.proxies import proxy_of
+from proofstream_otel.otlp.transport import Reply
+from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
 MAX_ANSWER_BYTES = 64 * 2**10
@@ -28,15 +35,26 @@ _RETRYABLE = frozenset(
     }
 )
 _UNSUPPORTED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
+_OF_PROXIES = frozenset({HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, *_RETRYABLE})
+"""Statuses with which a proxy answers for itself."""
 _CHUNK_BYTES = 4096
+_SHOWN_CHARS = 60
+_GRPC_PORT = 4317
+_SETTINGS = "\x04"
+"""The type of the frame that a gRPC server sends first, in the fourth byte."""
+_BROKEN = (ConnectionError, HTTPException, ssl.SSLError)
+"""What comes of speaking HTTP to a server that speaks gRPC, if not that frame,"""
+_AWAY = (ConnectionRefusedError,)
+"""and what does not."""
 
 
 class HttpTransport:
     """Posts to one URL over one persistent connection."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], signal: Signal) -> None:
-        self.shown = without_secrets(url)
-        self._url = url
+    def __init__(self, address: Address, headers: Mapping[str, str], tls: Tls, signal: Signal) -> None:
+        self.shown = without_secrets(address.url)
+        self._address = address
+        self._proxy = proxy_of(address)
         self._gzip = environment.is_gzip(signal)
         self._timeout_s = environment.timeout_s(signal)
         self._session = requests.Session()
@@ -46,14 +64,14 @@ class HttpTransport:
         self._session.headers.update(headers)
         # A receiver may set any number of cookies; none is kept or sent back.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        # Without this, requests replaces a configured Authorization header by credentials from .netrc.
-        self._session.auth = _unchanged
-        tls = environment.tls(signal)
-        self._verify = str(tls.authority) if tls.authority is not None else True
-        if tls.certificate is not None and tls.key is not None:
-            self._session.cert = (str(tls.certificate), str(tls.key))
-        elif tls.certificate is not None:
-            self._session.cert = str(tls.certificate)
+        # Otherwise requests replaces a configured Authorization header by credentials from .netrc, and asks proxies
+        # for addresses on this machine.
+        self._session.trust_env = False
+        if self._proxy is not None:
+            self._session.proxies = {address.scheme: self._proxy.url}
+        self._verify = _authorities() if tls.authority is None else str(tls.authority.path)
+        if tls.certificate is not None:
+            self._session.cert = (str(tls.certificate.path), str(tls.key_path))
 
     def post(self, body: bytes, timeout_s: float) -> Reply:
         """Send one request."""
@@ -63,21 +81,45 @@ class HttpTransport:
         try:
             # No redirects: a redirected POST arrives as a GET without a body.
             with self._session.post(
-                self._url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
+                self._address.url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
             ) as response:
-                return _reply(response, _read(response, deadline))
+                return self._told(_reply(response, _read(response, deadline)), response.status_code)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
-            return Reply(accepted=False, reason=_plain(error), retryable=True)
+            return Reply(accepted=False, reason=self._plain(error), retryable=True)
         except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
-            return Reply(accepted=False, reason=_plain(error))
+            return Reply(accepted=False, reason=self._plain(error))
 
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
 
+    def _told(self, reply: Reply, status: int) -> Reply:
+        """Say of a proxy's answer that it is the proxy's."""
+        if self._proxy is None or status not in _OF_PROXIES:
+            return reply
+        return msgspec.structs.replace(reply, reason=f"{reply.reason}, by way of {self._proxy.shown}")
 
-def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
+    def _plain(self, error: Exception) -> str:
+        """Describe an error in a few words, and whose it is."""
+        text = _plain(error)
+        if self._proxy is not None:
+            return f"{text}, by way of {self._proxy.shown}"
+        cause = _cause_of(error)
+        if isinstance(cause, BadStatusLine) and str(cause)[:2] == "\0\0" and str(cause)[3:4] == _SETTINGS:
+            return f"gRPC answers there; {self._other_protocol}"
+        if self._address.port == _GRPC_PORT and isinstance(cause, _BROKEN) and not isinstance(cause, _AWAY):
+            return f"{text}; {_GRPC_PORT} is the port of gRPC: {self._other_protocol}"
+        return text
+
+    @property
+    def _other_protocol(self) -> str:
+        scheme = "grpcs" if self._address.uses_tls else "grpc"
+        return f"OTLP over HTTP has port 4318 by default, and the endpoint for gRPC begins with {scheme}://"
+
+
+def _authorities() -> str | bool:
+    """Return the authorities to trust by default; requests has variables for them."""
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
@@ -130,12 +172,31 @@ def _until(date: str) -> float:
 
 def _plain(error: Exception) -> str:
     """Describe an error in a few words: requests nests errors three deep, with addresses of objects in them."""
-    cause: BaseException = error
-    while (inner := cause.__cause__ or cause.__context__) is not None:
-        cause = inner
+    cause = _cause_of(error)
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the answer broke off"
+    if isinstance(cause, RemoteDisconnected):
+        return "the connection was closed without an answer"
+    if isinstance(cause, BadStatusLine):
+        return f"the answer is not HTTP: {str(cause)[:_SHOWN_CHARS]!r}"
+    if isinstance(cause, ssl.SSLError):
+        return _plain_tls(cause)
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return text or type(cause).__name__
+
+
+def _plain_tls(error: ssl.SSLError) -> str:
+    """Describe a failure of TLS, with what to do about it."""
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return "no TLS is spoken there; for plain text the endpoint begins with http://"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error.verify_message}; OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust"
+    return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}"
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error

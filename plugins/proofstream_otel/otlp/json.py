@@ -13,6 +13,7 @@ from proofstream_otel.values.spans import SpanEvent, SpanValues
 
 _KIND_INTERNAL = 1
 _STATUS_ERROR = 2
+_DELTA = 1
 _CUMULATIVE = 2
 
 
@@ -31,8 +32,10 @@ def span_of(span: SpanValues) -> dict[str, Any]:
         "endTimeUnixNano": str(span.end_unix_nano),
         "attributes": attributes_of(span.attributes),
         "events": [_event(event) for event in span.events],
+        **_dropped_attributes(span),
         "droppedEventsCount": span.dropped_events,
         "links": [{"traceId": link.trace_id, "spanId": link.span_id} for link in span.links],
+        **({"droppedLinksCount": span.dropped_links} if span.dropped_links else {}),
         "status": {} if span.error is None else {"message": span.error, "code": _STATUS_ERROR},
     }
     return found
@@ -43,7 +46,12 @@ def _event(event: SpanEvent) -> dict[str, Any]:
         "timeUnixNano": str(event.time_unix_nano),
         "name": event.name,
         "attributes": attributes_of(event.attributes),
+        **_dropped_attributes(event),
     }
+
+
+def _dropped_attributes(holder: SpanValues | SpanEvent | LogValues) -> dict[str, Any]:
+    return {"droppedAttributesCount": holder.dropped_attributes} if holder.dropped_attributes else {}
 
 
 def attributes_of(attributes: Attributes) -> list[dict[str, Any]]:
@@ -76,6 +84,7 @@ def log_of(log: LogValues) -> dict[str, Any]:
         "traceId": log.trace_id,
         "spanId": log.span_id,
         "eventName": log.event_name,
+        **_dropped_attributes(log),
     }
     return found if log.body is None else found | {"body": {"stringValue": log.body}}
 
@@ -85,16 +94,17 @@ def metric_of(group: MetricPoints) -> dict[str, Any]:
     metric = group.metric
     found: dict[str, Any] = {"name": metric.name, "description": metric.summary, "unit": metric.unit}
     points = [_histogram(p) if isinstance(p, HistogramPoint) else _number(p) for p in group.points]
+    temporality = _DELTA if group.is_delta else _CUMULATIVE
     match metric.instrument:
         case Instrument.HISTOGRAM:
-            found["histogram"] = {"dataPoints": points, "aggregationTemporality": _CUMULATIVE}
+            found["histogram"] = {"dataPoints": points, "aggregationTemporality": temporality}
         case Instrument.GAUGE:
             found["gauge"] = {"dataPoints": points}
         case instrument:
             is_monotonic = instrument is Instrument.COUNTER
             found["sum"] = {
                 "dataPoints": points,
-                "aggregationTemporality": _CUMULATIVE,
+                "aggregationTemporality": temporality,
                 "isMonotonic": is_monotonic,
             }
     return found

@@ -45,6 +45,7 @@ def encode_log(log: LogValues) -> bytes:
         span_id=bytes.fromhex(log.span_id),
         flags=log.flags,
         event_name=log.event_name,
+        dropped_attributes_count=log.dropped_attributes,
     )
     if log.body is not None:
         message.body.string_value = log.body
@@ -115,7 +116,9 @@ def _encode_span(span: SpanValues) -> bytes:
         kind=Span.SPAN_KIND_INTERNAL,
         start_time_unix_nano=span.start_unix_nano,
         end_time_unix_nano=span.end_unix_nano,
+        dropped_attributes_count=span.dropped_attributes,
         dropped_events_count=span.dropped_events,
+        dropped_links_count=span.dropped_links,
     )
     fill_attributes(message.attributes, span.attributes)
     for event in span.events:
@@ -129,7 +132,9 @@ def _encode_span(span: SpanValues) -> bytes:
 
 
 def _add_event(message: Span, event: SpanEvent) -> None:
-    added = message.events.add(name=event.name, time_unix_nano=event.time_unix_nano)
+    added = message.events.add(
+        name=event.name, time_unix_nano=event.time_unix_nano, dropped_attributes_count=event.dropped_attributes
+    )
     fill_attributes(added.attributes, event.attributes)
 
 

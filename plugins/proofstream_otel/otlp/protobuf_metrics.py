@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+    Metric,
+)
 
 from proofstream_otel.otlp.protobuf import fill_attributes
 from proofstream_otel.values.metric_points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint, Point
@@ -15,21 +19,22 @@ def encode_metric(group: MetricPoints) -> bytes:
     """Encode a metric with its points as an OTLP message."""
     metric = group.metric
     message = Metric(name=metric.name, description=metric.summary, unit=metric.unit)
-    points = _points_of(message, metric.instrument)
+    points = _points_of(message, metric.instrument, is_delta=group.is_delta)
     for point in group.points:
         _add(points, point)
     return bytes(message.SerializeToString())
 
 
-def _points_of(message: Metric, instrument: Instrument) -> Any:
+def _points_of(message: Metric, instrument: Instrument, *, is_delta: bool) -> Any:
+    temporality = AGGREGATION_TEMPORALITY_DELTA if is_delta else AGGREGATION_TEMPORALITY_CUMULATIVE
     match instrument:
         case Instrument.HISTOGRAM:
-            message.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+            message.histogram.aggregation_temporality = temporality
             return message.histogram.data_points
         case Instrument.GAUGE:
             return message.gauge.data_points
         case _:
-            message.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+            message.sum.aggregation_temporality = temporality
             message.sum.is_monotonic = instrument is Instrument.COUNTER
             return message.sum.data_points
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Decision, ParentBased, Sampler, TraceIdRatioBased
 
+from proofstream_otel.environment import Sampling
 from proofstream_otel.sdk_context import context_of
 from proofstream_otel.values import safe
+from proofstream_otel.values.limits import Limits
 from proofstream_otel.values.spans import Parent, SpanRef, SpanValues
 
 
@@ -22,14 +23,14 @@ class SpanSink(Protocol):
 
 
 class SampledWriter:
-    """Decides on sampling once per root span, and passes finished spans to every sink."""
+    """Decides on sampling once per root span, and passes finished spans to every sink, within the limits."""
 
     keeps_ids = True
 
-    def __init__(self, sinks: Sequence[SpanSink]) -> None:
+    def __init__(self, sinks: Sequence[SpanSink], sampling: Sampling, limits: Limits) -> None:
         self._sinks = sinks
-        # A provider is the public way to the sampler that OTEL_TRACES_SAMPLER names. It makes no spans here.
-        self._sampler = TracerProvider(shutdown_on_exit=False).sampler
+        self._sampler = _sampler_of(sampling)
+        self._limits = limits
         self._unsampled = 0
 
     def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
@@ -51,6 +52,7 @@ class SampledWriter:
     def end_span(self, span: SpanValues) -> SpanRef:
         """Pass a finished span on if it is sampled."""
         if span.sampled:
+            self._limits.limit_span(span)
             for sink in self._sinks:
                 sink.write_span(span)
         else:
@@ -60,6 +62,15 @@ class SampledWriter:
     def counters(self) -> dict[str, int]:
         """Count the spans that the sampler left out."""
         return {"spans_unsampled": self._unsampled}
+
+
+def _sampler_of(sampling: Sampling) -> Sampler:
+    root: Sampler
+    if sampling.name == "traceidratio":
+        root = TraceIdRatioBased(sampling.ratio)
+    else:
+        root = ALWAYS_OFF if sampling.name == "always_off" else ALWAYS_ON
+    return ParentBased(root) if sampling.asks_parent else root
 
 
 def _ref_of(span: SpanValues) -> SpanRef:

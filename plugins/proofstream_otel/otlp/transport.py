@@ -8,7 +8,6 @@ those decisions to us, are private.
 from __future__ import annotations
 
 from typing import Protocol
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -52,9 +51,3 @@ class Transport(Protocol):
     def close(self) -> None:
         """Close the connection."""
         ...
-
-
-def without_secrets(url: str) -> str:
-    """Return the URL without user, password and query, as one harmless line."""
-    parts = urlsplit(url)
-    return safe_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))

@@ -8,7 +8,10 @@ import re
 import sys
 from typing import Any
 
+import msgspec
+
 from proofstream import Envelope, SessionOpened
+from proofstream_otel import environment
 from proofstream_otel.values.spans import Parent
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -54,9 +57,14 @@ class Parents:
         in_force = event.traceparent if isinstance(event, SessionOpened) else None
         # TRACEPARENT has the lowest priority, but the event does not say whether its value came from the variable or
         # the caller.
-        ambient = in_force is not None and in_force == os.environ.get("TRACEPARENT")
-        explicit = None if ambient else in_force
-        return self._parsed(opened.traceparent) or self._parsed(explicit) or _captured(opened) or self._parsed(in_force)
+        ambient = in_force is not None and in_force == os.environ.get("TRACEPARENT", "").strip().lower()
+        said = self._parsed(in_force)
+        if said is not None and isinstance(event, SessionOpened) and isinstance(event.tracestate, str):
+            said = msgspec.structs.replace(said, trace_state=event.tracestate)
+        explicit = None if ambient else said
+        if ambient and not environment.reads_traceparent():
+            said = None
+        return self._parsed(opened.traceparent) or explicit or _captured(opened) or said
 
     def of_proof(self, opened: Envelope, session: Parent | None) -> Parent | None:
         """Return the parent of a proof, or of an interval outside of any proof."""

@@ -24,6 +24,7 @@ class LogValues(msgspec.Struct, frozen=True, kw_only=True):
         span_id: Its span, 16 lower-case hex digits.
         flags: The trace's flags.
         resource: The process that runs the prover, as sorted pairs.
+        dropped_attributes: The number of its attributes that are left out, for a limit.
     """
 
     event_name: str
@@ -37,6 +38,7 @@ class LogValues(msgspec.Struct, frozen=True, kw_only=True):
     span_id: str
     flags: int
     resource: tuple[tuple[str, str], ...]
+    dropped_attributes: int = 0
 
 
 class LogSink(Protocol):

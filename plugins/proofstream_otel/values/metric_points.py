@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
@@ -12,6 +13,25 @@ from proofstream_otel.values.semconv import Metric
 
 MAX_POINTS = 128
 """The most points of one metric that are encoded together, so that they fit into one line or request."""
+
+
+class Exemplars(enum.Enum):
+    """Which measurements may point to their spans."""
+
+    NONE = "always_off"
+    SAMPLED = "trace_based"
+    ALL = "always_on"
+
+
+class Temporality(enum.Enum):
+    """Which metrics are sent as differences to the collection before."""
+
+    CUMULATIVE = "cumulative"
+    """None."""
+    DELTA = "delta"
+    """All counters and histograms."""
+    LOW_MEMORY = "lowmemory"
+    """The same, except for counters that are only read: those must be kept to tell a difference."""
 
 
 class Exemplar(msgspec.Struct, frozen=True, gc=False):
@@ -60,10 +80,11 @@ Point: TypeAlias = NumberPoint | HistogramPoint
 
 
 class MetricPoints(msgspec.Struct, frozen=True):
-    """A metric and at most `MAX_POINTS` of its points."""
+    """A metric and at most `MAX_POINTS` of its points; `is_delta` says that those are differences to earlier ones."""
 
     metric: Metric
     points: list[Point]
+    is_delta: bool = False
 
 
 class MetricSink(Protocol):

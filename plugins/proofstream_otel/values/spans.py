@@ -57,6 +57,7 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
     name: str
     time_unix_nano: int
     attributes: Attributes
+    dropped_attributes: int = 0
 
 
 class SpanValues(msgspec.Struct, kw_only=True):
@@ -79,6 +80,8 @@ class SpanValues(msgspec.Struct, kw_only=True):
         links: Spans of other traces that belong with it.
         error: Why it failed, or None.
         resource: The process that runs the prover, as sorted pairs.
+        dropped_attributes: The number of its attributes that are left out, for a limit.
+        dropped_links: The same for its links.
     """
 
     name: str
@@ -97,6 +100,8 @@ class SpanValues(msgspec.Struct, kw_only=True):
     links: list[SpanRef]
     error: str | None
     resource: tuple[tuple[str, str], ...]
+    dropped_attributes: int = 0
+    dropped_links: int = 0
 
     @property
     def is_root(self) -> bool:

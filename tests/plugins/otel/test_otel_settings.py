@@ -21,7 +21,7 @@ from proofstream_otel.values.span_limits import Rounds
     [
         (
             {"endpoint": "localhost:4318"},
-            "otel.endpoint: 'localhost:4318' does not start with http://, https:// or grpc://",
+            "otel.endpoint: 'localhost:4318' has no scheme; write http://localhost:4318",
         ),
         ({"endpoint": "http://"}, "otel.endpoint: 'http://' has no host"),
         ({"rounds": "some"}, "otel.rounds: input should be 'span_events', 'logs', 'both', 'aggregate' or 'off'"),
@@ -30,6 +30,11 @@ from proofstream_otel.values.span_limits import Rounds
         ({"max_round_events": -1}, "otel.max_round_events: input should be greater than or equal to 0"),
         ({"phase_metrics": "commit"}, "otel.phase_metrics: input should be a valid list"),
         ({"headers": {"a": 1}}, "otel.headers.a: input should be a valid string"),
+        ({"pipeline": "theirs"}, "otel.pipeline: input should be 'auto', 'own' or 'sdk'"),
+        (
+            {"pipeline": "sdk", "file": "here"},
+            'otel.file: only our own pipeline writes files: remove otel.pipeline = "sdk"',
+        ),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(table: dict[str, Any], message: str) -> None:
@@ -60,7 +65,7 @@ def test_text_from_the_environment_becomes_numbers() -> None:
 def test_the_flags() -> None:
     otlp, file = OtelPlugin().proofstream_options()
     assert (otlp.flag, otlp.key, otlp.kind) == ("--otlp", "endpoint", OptionKind.OPTIONAL_VALUE)
-    assert otlp.value_prefixes == ("http://", "https://", "grpc://")
+    assert otlp.value_prefixes == ("http://", "https://", "grpc://", "grpcs://")
     assert (file.flag, file.key, file.kind) == ("--otlp-file", "file", OptionKind.VALUE)
     assert file.artefact is not None
     assert file.artefact.name == "otlp"
