@@ -25,6 +25,7 @@ class OtelPlugin:
 
     Attributes:
         requires: The modules that must be installed.
+        wanted_by: The variables by which a user wants it.
         tick_s: Seconds between calls while no events arrive.
 
     Args:
@@ -36,6 +37,8 @@ class OtelPlugin:
     """
 
     requires = ("opentelemetry.proto", "opentelemetry.sdk", "requests")
+
+    wanted_by = tuple(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT" for signal in ("", "TRACES_", "METRICS_", "LOGS_"))
 
     tick_s = 1.0
 

@@ -15,7 +15,7 @@ import msgspec
 from proofstream import safe_text
 from proofstream_otel.values.signals import SIGNALS
 
-_BY_SDK = 'otel\'s own pipeline does not use it; otel.pipeline = "sdk" has the SDK do so'
+_BY_SDK = 'not used by otel\'s own pipeline, but by the SDK with otel.pipeline = "sdk"'
 
 
 class How(enum.Enum):
@@ -119,7 +119,6 @@ def _of_exporter(prefix: str, what: str) -> Iterable[Variable]:
         "CERTIFICATE": "the authorities to trust; checked at the start",
         "CLIENT_KEY": "our own key; checked at the start, together with its certificate",
         "CLIENT_CERTIFICATE": "our own certificate; checked at the start, together with its key",
-        "INSECURE": "plain text, where a gRPC endpoint has no scheme",
     }
     yield _honoured(f"{prefix}ENDPOINT", f"the receiver {what}; `--otlp URL` and `otel.endpoint` win")
     yield _partly(
@@ -130,6 +129,11 @@ def _of_exporter(prefix: str, what: str) -> Iterable[Variable]:
     )
     for name, effect in rest.items():
         yield _honoured(prefix + name, effect)
+    yield _partly(
+        f"{prefix}INSECURE",
+        "`true`: plain text, where a gRPC endpoint has no scheme; words but `true` and `false` are named",
+        _one_of("true", "false", else_="only true asks for plain text"),
+    )
 
 
 def _of_batches(prefix: str) -> Iterable[Variable]:

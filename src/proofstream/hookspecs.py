@@ -18,7 +18,8 @@ What a plugin may rely on:
    anything is configured. A class attribute ``tick_s`` asks for an empty batch every so many seconds, whether
    events keep coming or not. A class attribute ``autoload = False`` says that the plugin is used only if the user
    asks for it, ``autoload = "command"`` that the command uses it unasked, unless it is to be quiet, and a Python
-   process does not.
+   process does not. A class attribute ``wanted_by`` names environment variables by which a user wants the plugin: if
+   one is set and the plugin cannot be used, a line says so.
    A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless the user
    asked for it: the events that it derived when they were recorded are replayed. A class attribute ``derives`` names
    the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read

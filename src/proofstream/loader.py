@@ -17,7 +17,7 @@ import msgspec
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
 from proofstream.envelopes import HOST, PRODUCER
-from proofstream.errors import PluginError, ProofstreamError, UsageError, describe
+from proofstream.errors import PluginError, ProofstreamError, UsageError, describe, in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PROJECT
@@ -57,6 +57,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
         complete: Whether its output may not have gaps if the user wants it.
         given_settings: The keys of its table that its constructor was given.
         models: The model of its table, or None if it has none; empty until it was asked for.
+        wanted_by: Environment variables by which a user wants it.
         cause: The error that the plugin itself raised for the user.
     """
 
@@ -74,6 +75,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     complete: bool = False
     given_settings: Mapping[str, Any] = {}
     models: tuple[type[BaseModel] | None, ...] = ()
+    wanted_by: tuple[str, ...] = ()
     cause: ProofstreamError | None = None
 
     @property
@@ -189,6 +191,16 @@ class Registry(msgspec.Struct, kw_only=True):
     def automatic(self, *, by_command: bool) -> list[str]:
         """Return the names of the plugins that are used unasked."""
         return [name for name in self.enabled(by_command=by_command) if self.records[name].status.is_usable]
+
+    def unmet_wishes(self, names: Iterable[str], environ: Mapping[str, str]) -> list[str]:
+        """Say for which of these plugins, which would be used unasked, a variable is set in vain."""
+        found: list[str] = []
+        for record in (self.records[name] for name in names):
+            variable = next((name for name in record.wanted_by if environ.get(name, "").strip()), None)
+            if variable is not None and not record.status.is_usable:
+                hint = in_parentheses(record.hint)
+                found.append(f"{variable} is set, and plugin {record.name} cannot be used: {record.reason}{hint}")
+        return found
 
     def enabled(self, *, by_command: bool) -> list[str]:
         """Return the names of the plugins that would be used unasked, even if they cannot be."""
@@ -386,6 +398,7 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)
     record.derives = _kinds(getattr(plugin, "derives", ()))
+    record.wanted_by = _variables(getattr(plugin, "wanted_by", ()))
     complete: object = getattr(plugin, "complete", False)
     if not isinstance(complete, bool):
         raise PluginError(f"complete is {complete!r}; it must be True or False")
@@ -410,6 +423,15 @@ def _kinds(declared: object) -> tuple[str, ...]:
     if not isinstance(declared, tuple | list) or len(names) < len(kinds):
         raise PluginError(f"derives is {declared!r}; it must be a tuple of kinds, such as ('StateProgramCost',)")
     return names
+
+
+def _variables(declared: object) -> tuple[str, ...]:
+    """Return the environment variables that a plugin's `wanted_by` names."""
+    names = tuple(cast("Sequence[object]", declared)) if isinstance(declared, tuple | list) else (None,)
+    variables = tuple(name for name in names if isinstance(name, str) and name)
+    if len(variables) < len(names):
+        raise PluginError(f"wanted_by is {declared!r}; it must be a tuple of environment variables")
+    return variables
 
 
 def _given(instance: object, points: Sequence[_Found]) -> PluginRecord:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -22,8 +22,9 @@ from proofstream.visible_devices import device_environment
 from proofstream.waiting import wait_until
 
 if TYPE_CHECKING:
+    from proofstream.config import Config
     from proofstream.host import Host
-    from proofstream.loader import PluginRecord
+    from proofstream.loader import PluginRecord, Registry
 
 Plugins: TypeAlias = Sequence[str | object] | None
 Tables: TypeAlias = Mapping[str, Mapping[str, Any]] | None
@@ -149,14 +150,7 @@ def _open(plugins: Plugins, config: Tables, source: str, scope: Scope, place: _P
         registry.require(name)
     used_unasked = registry.enabled(by_command=False) if plugins is None and merged.host.plugin_autoload else []
     automatic = [name for name in used_unasked if registry.records[name].status.is_usable]
-    for name in used_unasked:
-        if name not in automatic and merged.tables.get(name):
-            _warn_of_unusable(registry.records[name])
-    for name in config or {}:
-        if name in registry.records and name not in (*asked, *used_unasked):
-            warn_once(
-                f"config has settings for plugin {name}, which this session does not use (plugins=[...] names it)"
-            )
+    _warn_of_unused(registry, merged, config or {}, used=(*asked, *used_unasked), unasked=used_unasked)
     opened = _Opened(place, process_wide=scope == "process")
     is_observed = bool(asked or automatic)  # without plugins, events go nowhere by intention
     host = Host(
@@ -337,6 +331,22 @@ def _caller() -> _Place:
     """Return where the code is that called our caller."""
     frame = sys._getframe(2)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented
     return _Place(f"{frame.f_code.co_filename}:{frame.f_lineno}", weakref.ref(frame.f_code))
+
+
+def _warn_of_unused(
+    registry: Registry, merged: Config, given: Iterable[str], *, used: Collection[str], unasked: Sequence[str]
+) -> None:
+    """Say which settings and variables have no effect, because their plugins cannot be used or are not."""
+    for name in unasked:
+        if not registry.records[name].status.is_usable and merged.tables.get(name):
+            _warn_of_unusable(registry.records[name])
+    for name in given:
+        if name in registry.records and name not in used:
+            warn_once(
+                f"config has settings for plugin {name}, which this session does not use (plugins=[...] names it)"
+            )
+    for line in registry.unmet_wishes((name for name in unasked if not merged.tables.get(name)), os.environ):
+        warn_user(line)
 
 
 def _warn_of_unusable(record: PluginRecord) -> None:

@@ -44,7 +44,10 @@ def one_line(text: str) -> str:
         (["run", "tcp://192.0.2.1:4000"], "loopback"),
         (["run", "demo:nope"], "no demo model"),
         (["run", "demo:digits", "--speed", "2"], "demo:digits is live"),
-        (["run", str(SMOL), "--otlp", "localhost:4318"], "write http:// or https:// or grpc:// before the address"),
+        (
+            ["run", str(SMOL), "--otlp", "localhost:4318"],
+            "write http:// or https:// or grpc:// or grpcs:// before the address",
+        ),
         (["run", str(SMOL), "--set", "otel.colour=1"], "otel.colour"),
         (["run", str(SMOL), "--no-plugin", "otl"], "no plugin is named 'otl'"),
         (["walk"], "No such command 'walk'"),

@@ -12,14 +12,15 @@ from proofstream_otel import environment
 from proofstream_otel.addresses import Address, without_secrets
 from proofstream_otel.otlp.protobuf import decode_rejection
 from proofstream_otel.otlp.proxies import grpc_proxy_of
-from proofstream_otel.otlp.transport import Reply
+from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
 _DEFAULT_PORT = 4317
 _HTTP_PORT = 4318
-_SPOKE_HTTP = ("http1.x", "Failed parsing HTTP/2")
+_SPOKE_HTTP = ("http1.x", "Failed parsing HTTP/2", "missing selected ALPN")
 """What gRPC says of a server that answers in HTTP/1."""
+_ABOUT_ADDRESSES = "failed to connect to all addresses; last error: "
 _RECONNECT_MS = 1000
 """The longest pause before gRPC connects again. It would grow to two minutes, which outlast the end of a run."""
 _RETRYABLE = frozenset(
@@ -95,13 +96,21 @@ class GrpcTransport:
         return grpc.secure_channel(target, credentials, options, compression=self._compression)
 
     def _explained(self, details: str) -> str:
-        """Add to gRPC's words where they may come from."""
+        """Add to gRPC's words where they may come from, or replace them by clearer ones."""
+        details = details.removeprefix(_ABOUT_ADDRESSES)
         if self._proxy is not None:
             return f"{details}, by way of {self._proxy.shown}"
-        if self._address.port == _HTTP_PORT or any(words in details for words in _SPOKE_HTTP):
-            scheme = "https" if self._address.uses_tls else "http"
-            hint = (
-                f"OTLP over gRPC has port {_DEFAULT_PORT} by default, and the endpoint for HTTP begins with {scheme}://"
-            )
-            return f"{details}; {hint}"
+        if "WRONG_VERSION_NUMBER" in details:
+            return NO_TLS.format(scheme="grpc")
+        if "CERTIFICATE_VERIFY_FAILED" in details:
+            return f"the certificate is not trusted; {TRUST}"
+        if any(words in details for words in _SPOKE_HTTP):
+            return f"HTTP answers there; {self._other_protocol}"
+        if self._address.port == _HTTP_PORT and "refused" not in details:
+            return f"{details}; {_HTTP_PORT} is the port of HTTP: {self._other_protocol}"
         return details
+
+    @property
+    def _other_protocol(self) -> str:
+        scheme = "https" if self._address.uses_tls else "http"
+        return f"OTLP over gRPC has port {_DEFAULT_PORT} by default, and the endpoint for HTTP begins with {scheme}://"

@@ -20,7 +20,7 @@ from proofstream_otel import environment
 from proofstream_otel.addresses import Address, without_secrets
 from proofstream_otel.otlp.protobuf import decode_rejection
 from proofstream_otel.otlp.proxies import proxy_of
-from proofstream_otel.otlp.transport import Reply
+from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
@@ -94,14 +94,18 @@ class HttpTransport:
         self._session.close()
 
     def _told(self, reply: Reply, status: int) -> Reply:
-        """Say of a proxy's answer that it is the proxy's."""
+        """Say of an answer that may be a proxy's that it is."""
         if self._proxy is None or status not in _OF_PROXIES:
             return reply
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            return msgspec.structs.replace(reply, reason=f"{self._proxy.shown} answers {reply.reason}")
         return msgspec.structs.replace(reply, reason=f"{reply.reason}, by way of {self._proxy.shown}")
 
     def _plain(self, error: Exception) -> str:
         """Describe an error in a few words, and whose it is."""
         text = _plain(error)
+        if self._proxy is not None and isinstance(error, requests.exceptions.ProxyError):
+            return f"{self._proxy.shown} cannot be used: {text}"
         if self._proxy is not None:
             return f"{text}, by way of {self._proxy.shown}"
         cause = _cause_of(error)
@@ -180,7 +184,7 @@ def _plain(error: Exception) -> str:
     if isinstance(cause, RemoteDisconnected):
         return "the connection was closed without an answer"
     if isinstance(cause, BadStatusLine):
-        return f"the answer is not HTTP: {str(cause)[:_SHOWN_CHARS]!r}"
+        return f"the answer is not HTTP: {str(cause).strip()[:_SHOWN_CHARS]}"
     if isinstance(cause, ssl.SSLError):
         return _plain_tls(cause)
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
@@ -190,9 +194,9 @@ def _plain(error: Exception) -> str:
 def _plain_tls(error: ssl.SSLError) -> str:
     """Describe a failure of TLS, with what to do about it."""
     if error.reason == "WRONG_VERSION_NUMBER":
-        return "no TLS is spoken there; for plain text the endpoint begins with http://"
+        return NO_TLS.format(scheme="http")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"{error.verify_message}; OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust"
+        return f"{error.verify_message}; {TRUST}"
     return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}"
 
 

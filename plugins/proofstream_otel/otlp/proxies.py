@@ -25,7 +25,7 @@ class Proxy(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """Its address without secrets, and where it comes from."""
-        return f"the proxy {addresses.without_secrets(self.url)} of {self.variable}"
+        return f"the proxy {addresses.without_secrets(self.url)} ({self.variable})"
 
 
 def proxy_of(address: Address) -> Proxy | None:

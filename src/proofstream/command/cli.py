@@ -339,6 +339,8 @@ class _App:
         used_unasked = self.registry.enabled(by_command=by_command) if autoload else []
         for name in (*asked, *settled.intersection(used_unasked)):
             self.registry.require(name)
+        for line in self.registry.unmet_wishes(used_unasked, os.environ):
+            _tell(line)
         automatic = self.registry.automatic(by_command=by_command) if autoload else []
         switched_off = {plugin for option, plugin in self._given(values) if values[_variable(option)] is False}
         return RunRequest(
