@@ -241,6 +241,20 @@ prove(open_session(config={"otel": {"file": "otlp"}}), 1)
     assert " has settings and is missing: " in line
 
 
+def test_an_endpoint_whose_plugin_misses_a_package_is_said(tmp_path: Path) -> None:
+    code = """
+sys.modules["opentelemetry.sdk"] = None
+os.environ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] = "http://127.0.0.1:1"
+prove(open_session(), 1)
+"""
+    (line,) = run(code, tmp_path).stderr.splitlines()
+
+    assert line == (
+        "proofstream: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, and plugin otel cannot be used: "
+        "needs opentelemetry.sdk, which is not installed (pip install 'proofstream[otel]')"
+    )
+
+
 def test_without_plugins_nothing_is_said(tmp_path: Path) -> None:
     code = "session = open_session(plugins=[]); session.emit(None); atexit.register(session.emit, None)"
     done = run(code, tmp_path)

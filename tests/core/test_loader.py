@@ -161,6 +161,29 @@ class Plugin:
     assert registry.automatic(by_command=True) == []
 
 
+@pytest.mark.parametrize(
+    ("environ", "names"), [({}, []), ({"B": " "}, []), ({"B": "1", "C": "1"}, ["B"]), ({"D": "1"}, [])]
+)
+def test_a_variable_that_wants_a_plugin_in_vain_is_told(site: Site, environ: dict[str, str], names: list[str]) -> None:
+    body = "class Plugin:\n    requires = ('no_such_sdk',)\n    wanted_by = ('A', 'B', 'C')\n"
+    site.install("sdk", body)
+    site.install("good", GOOD)
+    registry = site.load()
+    assert registry.unmet_wishes(registry.enabled(by_command=True), environ) == [
+        f"{name} is set, and plugin sdk cannot be used: needs no_such_sdk, which is not installed "
+        f"(pip install 'sdk[sdk]')"
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("declared", ["'A'", "(1,)", "('',)", "None"])
+def test_wanted_by_must_name_variables(site: Site, declared: str) -> None:
+    site.install("sdk", f"class Plugin:\n    wanted_by = {declared}\n")
+    record = the(site.load(), "sdk")
+    assert record.status is PluginStatus.BROKEN
+    assert "it must be a tuple of environment variables" in str(record.reason)
+
+
 def test_an_instance_that_misses_a_module_cannot_be_used() -> None:
     class Missing(RecordingPlugin):
         requires = ("no_such_sdk",)

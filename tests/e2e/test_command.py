@@ -166,6 +166,66 @@ def test_otlp_takes_the_next_word_only_if_it_is_an_endpoint(proofstream_command:
     assert "lost spans" in result.err
 
 
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": '"http://u:s3cret@127.0.0.1:9"'}, "OTEL_EXPORTER_OTLP_ENDPOINT: "),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:99999"}, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "),
+        ({"OTEL_EXPORTER_OTLP_CLIENT_KEY": str(SMOL)}, "OTEL_EXPORTER_OTLP_CLIENT_KEY: "),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "udp"}, "OTEL_EXPORTER_OTLP_PROTOCOL: "),
+    ],
+)
+def test_a_variable_that_cannot_be_right_ends_the_command_before_the_proof(
+    proofstream_command: Any, environ: dict[str, str], named: str
+) -> None:
+    proofstream_command.env |= environ
+    result = proofstream_command("run", SMOL, "--no-console", "--otlp")
+    (line,) = result.err.splitlines()
+    assert result.status == 2
+    assert line.startswith(f"proofstream: error: {named}")
+    assert "Error" not in line
+    assert "s3cret" not in line
+
+
+def test_a_variable_whose_plugin_misses_a_package_is_told(proofstream_command: Any, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text('import sys\nsys.modules["opentelemetry.sdk"] = None\n')
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    proofstream_command.env |= {"PYTHONPATH": path, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    result = proofstream_command("run", SMOL, "--no-console", "-q")
+    assert result.status == 0
+    assert result.err == (
+        "proofstream: OTEL_EXPORTER_OTLP_ENDPOINT is set, and plugin otel cannot be used: "
+        "needs opentelemetry.sdk, which is not installed (pip install 'proofstream[otel]')\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tracestate", "expected"),
+    [
+        ("vendor=1, other=2", "vendor=1,other=2"),
+        (",".join(f"k{index}={'v' * 100}" for index in range(9)), ",".join(f"k{i}={'v' * 100}" for i in range(4))),
+        ("", None),
+        ("\u20ac", None),
+    ],
+)
+def test_the_state_of_a_trace_goes_along_with_its_parent(
+    proofstream_command: Any, spans_in: Any, tmp_path: Path, tracestate: str, expected: str | None
+) -> None:
+    proofstream_command.env |= {
+        "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "TRACESTATE": tracestate,
+    }
+    assert proofstream_command("run", "-", "--otlp-file", "o", "-q", stdin=SMOL.read_text()).status == 0
+    found = {(span["traceId"], span.get("traceState")) for span in spans_in(tmp_path / "o") if span["name"] == "proof"}
+    assert found == {("0af7651916cd43dd8448eb211c80319c", expected)}
+
+
+def test_a_state_without_a_trace_is_left_out(proofstream_command: Any, spans_in: Any, tmp_path: Path) -> None:
+    proofstream_command.env |= {"TRACESTATE": "vendor=1"}
+    assert proofstream_command("run", "-", "--otlp-file", "o", "-q", stdin=SMOL.read_text()).status == 0
+    assert {span.get("traceState") for span in spans_in(tmp_path / "o")} == {None}
+
+
 def test_configuration_from_a_file(proofstream_command: Any, tmp_path: Path) -> None:
     (tmp_path / "proofstream.toml").write_text('[otel]\nfile = "from-config"\n')
     result = proofstream_command("run", SMOL, "--no-console", "--config", "proofstream.toml")

@@ -68,7 +68,8 @@ def notes(endpoint: str, signal: Signal) -> list[str]:
         ConfigError: The endpoint cannot be one, or a variable is wrong.
     """
     address, found = _place_of(endpoint, signal).address, []
-    shown, secure = addresses.without_secrets(address.url), {"http": "https", "grpc": "grpcs"}
+    shown = f"{address.scheme}://{urlsplit(address.url).netloc}"  # the same for all signals
+    secure = {"http": "https", "grpc": "grpcs"}
     names = environment.tls(signal).variables
     if names and not address.uses_tls:
         wish = f"for TLS the endpoint begins with {secure[address.scheme]}://"

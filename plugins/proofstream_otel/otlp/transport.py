@@ -13,7 +13,6 @@ import msgspec
 
 from proofstream import safe_text
 
-
 NO_TLS = "no TLS is spoken there; for plain text the endpoint begins with {scheme}://"
 TRUST = "OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust"
 

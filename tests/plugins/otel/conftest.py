@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -351,6 +352,15 @@ class Receiver:
     def url(self) -> str:
         """Its base URL."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return int(self._server.server_address[1])
+
+    def serve_tls(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on."""
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         receiver = self

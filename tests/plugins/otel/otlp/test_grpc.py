@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # it ships no types
 import pytest
+from pki import Pki, make_pki
 
 from proofstream import Log, LogLevel, PluginError
 from proofstream.testing import InlineHost, envelopes
@@ -20,7 +22,7 @@ from proofstream_otel.otlp import exporter
 class GrpcReceiver:
     """Services that keep their requests; the one for traces gives the configured answers."""
 
-    def __init__(self, kit: Any) -> None:
+    def __init__(self, kit: Any, *, bind: str = "127.0.0.1:0", credentials: Any = None) -> None:
         self.kit = kit
         self.points: list[Any] = []
         self.logs: list[Any] = []
@@ -38,7 +40,10 @@ class GrpcReceiver:
             handlers = {"Export": api.unary_unary_rpc_method_handler(export_of)}
             name = f"opentelemetry.proto.collector.{service}"
             self.server.add_generic_rpc_handlers((api.method_handlers_generic_handler(name, handlers),))
-        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        if credentials is None:
+            self.port = self.server.add_insecure_port(bind)
+        else:
+            self.port = self.server.add_secure_port(bind, credentials)
         self.server.start()
 
     def _export(self, body: bytes, context: Any) -> bytes:
@@ -66,6 +71,34 @@ def grpc_receiver(kit: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[GrpcRec
     made = GrpcReceiver(kit)
     yield made
     made.server.stop(None).wait(5)
+
+
+@pytest.fixture
+def grpc_receivers(kit: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., GrpcReceiver]]:
+    """A maker of receivers over gRPC."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    made: list[GrpcReceiver] = []
+
+    def make(**arguments: Any) -> GrpcReceiver:
+        made.append(GrpcReceiver(kit, **arguments))
+        return made[-1]
+
+    yield make
+    for receiver in made:
+        receiver.server.stop(None).wait(5)
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    """Certificates and keys."""
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+def server_credentials(pki: Pki, *, mutual: bool) -> Any:
+    """What a server needs for TLS; `mutual` asks clients for a certificate."""
+    api: Any = grpc  # its stubs leave types open
+    pair = (pki.server_key.read_bytes(), pki.server.read_bytes())
+    return api.ssl_server_credentials([pair], pki.authority.read_bytes() if mutual else None, mutual)
 
 
 def run(kit: Any, endpoint: str, **config: Any) -> InlineHost:
@@ -134,3 +167,134 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: Any) -> N
     with pytest.raises(PluginError) as raised:
         InlineHost(OtelPlugin(), {"endpoint": "grpc://127.0.0.1:1"})
     assert raised.value.hint == "pip install 'proofstream[otel-grpc]'"
+
+
+def test_an_ipv6_address(kit: Any, grpc_receivers: Callable[..., GrpcReceiver]) -> None:
+    receiver = grpc_receivers(bind="[::1]:0")
+    run(kit, f"grpc://[::1]:{receiver.port}")
+    assert len(receiver.spans) == 3
+
+
+def test_user_and_password_are_sent_and_not_shown(
+    kit: Any, grpc_receiver: GrpcReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    grpc_receiver.failures = [grpc.StatusCode.INVALID_ARGUMENT]
+    run(kit, f"grpc://u:s3cr%3At%25@127.0.0.1:{grpc_receiver.port}")
+    expected = base64.b64encode(b"u:s3cr:t%").decode()
+    assert grpc_receiver.metadata[0]["authorization"] == f"Basic {expected}"
+    assert caplog.messages
+    assert "s3cr" not in caplog.text
+
+
+class TestTls:
+    """Over TLS, with a scheme of its own or with `https` and the protocol's variable."""
+
+    def test_the_scheme(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        receiver = grpc_receivers(credentials=server_credentials(pki, mutual=False))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(pki.authority))
+        run(kit, f"grpcs://localhost:{receiver.port}")
+        assert len(receiver.spans) == 3
+
+    def test_both_sides_have_certificates(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        receiver = grpc_receivers(credentials=server_credentials(pki, mutual=True))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(pki.authority))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", str(pki.client))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", str(pki.client_key))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"https://localhost:{receiver.port}")
+        run(kit, "")
+        assert len(receiver.spans) == 3
+
+    def test_a_variable_without_a_scheme(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        secure = grpc_receivers(credentials=server_credentials(pki, mutual=False))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(pki.authority))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"localhost:{secure.port}")
+        run(kit, "")
+        assert len(secure.spans) == 3
+        plain = grpc_receivers()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"localhost:{plain.port}")
+        run(kit, "")
+        assert len(plain.spans) == 3
+
+    @pytest.mark.parametrize("mutual", [True, False])
+    def test_a_certificate_that_is_not_trusted(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], caplog: Any, mutual: bool
+    ) -> None:
+        receiver = grpc_receivers(credentials=server_credentials(pki, mutual=mutual))
+        host = run(kit, f"grpcs://localhost:{receiver.port}")
+        assert host.health()["lost_spans"] == 3
+        assert "OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust" in caplog.text
+
+    def test_a_receiver_in_plain_text(self, kit: Any, grpc_receiver: GrpcReceiver, caplog: Any) -> None:
+        run(kit, f"grpcs://127.0.0.1:{grpc_receiver.port}")
+        assert "no TLS is spoken there; for plain text the endpoint begins with grpc://" in caplog.text
+
+    def test_files_for_tls_that_are_not_used_are_named(
+        self, kit: Any, pki: Pki, grpc_receiver: GrpcReceiver, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(pki.authority))
+        shown = f"grpc://127.0.0.1:{grpc_receiver.port}"
+        run(kit, shown)
+        (line,) = caplog.messages
+        assert line.startswith(f"OTEL_EXPORTER_OTLP_CERTIFICATE: not used, because {shown} is plain text; ")
+        assert line.endswith("for TLS the endpoint begins with grpcs://")
+        assert len(grpc_receiver.spans) == 3
+
+
+def test_a_receiver_that_speaks_http(kit: Any, receiver: Any, caplog: pytest.LogCaptureFixture) -> None:
+    host = run(kit, receiver.url.replace("http", "grpc"))
+    assert host.health()["lost_spans"] == 3
+    assert (
+        "HTTP answers there; OTLP over gRPC has port 4317 by default, and the endpoint for HTTP begins with http://"
+        in (caplog.text)
+    )
+
+
+def test_http_to_a_receiver_that_speaks_grpc(
+    kit: Any, grpc_receiver: GrpcReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = run(kit, f"http://127.0.0.1:{grpc_receiver.port}")
+    assert host.health()["lost_spans"] == 3
+    assert (
+        "gRPC answers there; OTLP over HTTP has port 4318 by default, and the endpoint for gRPC begins with grpc://"
+        in (caplog.text)
+    )
+
+
+def test_the_protocol_of_the_environment_does_not_change_an_endpoint_in_silence(
+    kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    run(kit, receiver.url)
+    assert len(receiver.spans) == 3
+    (line,) = caplog.messages
+    assert line.startswith(f"OTEL_EXPORTER_OTLP_PROTOCOL: {receiver.url} was asked for, which is OTLP over HTTP")
+
+
+class TestProxies:
+    """gRPC reads the variables for proxies by itself."""
+
+    def test_a_receiver_on_this_machine_is_reached_directly(
+        self, kit: Any, grpc_receiver: GrpcReceiver, closed: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.setenv("http_proxy", closed)
+        run(kit, f"grpc://127.0.0.1:{grpc_receiver.port}")
+        assert len(grpc_receiver.spans) == 3
+
+    def test_a_failure_names_the_proxy(
+        self, kit: Any, closed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+        monkeypatch.setenv("http_proxy", closed.replace("://", "://user:secret@"))
+        run(kit, "grpc://collector.example:4317")
+        assert f"by way of the proxy {closed} (http_proxy)" in caplog.text
+        assert "secret" not in caplog.text
