@@ -24,6 +24,7 @@ class How(enum.Enum):
     HONOURED = "honoured"
     PARTLY = "honoured, or else named"
     NAMED = "named"
+    ELSEWHERE = "elsewhere"
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,10 @@ def _honoured(name: str, effect: str) -> Variable:
 
 def _named(name: str, effect: str, note: str = _BY_SDK) -> Variable:
     return Variable(name=name, how=How.NAMED, effect=effect, note=lambda _value: note)
+
+
+def _elsewhere(name: str, effect: str) -> Variable:
+    return Variable(name=name, how=How.ELSEWHERE, effect=effect, note=_nothing)
 
 
 def _partly(name: str, effect: str, note: Callable[[str], str | None]) -> Variable:
@@ -220,7 +225,7 @@ def _of_metrics() -> Iterable[Variable]:
 
 
 def _of_others() -> Iterable[Variable]:
-    """Yield those of other exporters, of earlier times, and of Python alone."""
+    """Yield those of other exporters and of earlier times."""
     for name, now in (("SPAN", "TRACES"), ("METRIC", "METRICS")):
         takes_over = f"OTEL_EXPORTER_OTLP_{now}_INSECURE has taken its place"
         yield _named(f"OTEL_EXPORTER_OTLP_{name}_INSECURE", "an earlier name", takes_over)
@@ -234,13 +239,22 @@ def _of_others() -> Iterable[Variable]:
             "OpenTelemetry has given this exporter up: Jaeger takes OTLP",
             "OpenTelemetry has given this exporter up: send OTLP to Jaeger, on its ports 4317 and 4318",
         )
+
+
+def _of_python() -> Iterable[Variable]:
+    """Yield those of Python alone."""
     yield _named("OTEL_PYTHON_ID_GENERATOR", "our ids are made of the session's, so that a replay has the same")
     for name in ("TRACER", "METER", "LOGGER"):
         yield _named(f"OTEL_PYTHON_{name}_CONFIGURATOR", "for the SDK's own scopes")
     yield _named("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "our own counts are in the metrics `proofstream.otlp.*`")
-    yield _honoured("OTEL_PYTHON_CONTEXT", "OpenTelemetry's API reads it")
-    for name in ("TRACER", "METER", "LOGGER"):
-        yield _honoured(f"OTEL_PYTHON_{name}_PROVIDER", "OpenTelemetry's API reads it")
+    for transport in ("HTTP", "GRPC"):
+        for signal in ("", "TRACES_", "METRICS_", "LOGS_"):
+            name = f"OTEL_PYTHON_EXPORTER_OTLP_{transport}_{signal}CREDENTIAL_PROVIDER"
+            yield _named(name, "for the SDK's exporters; `otel.headers` and the files for TLS are ours")
+    yield _named("OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES", "ours are the specification's")
+    for name in ("CONTEXT", "TRACER_PROVIDER", "METER_PROVIDER", "LOGGER_PROVIDER"):
+        yield _elsewhere(f"OTEL_PYTHON_{name}", "OpenTelemetry's API reads it for the whole process")
+    yield _elsewhere("OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED", "concerns the application's own log records")
 
 
 def _all() -> Iterable[Variable]:
@@ -253,6 +267,7 @@ def _all() -> Iterable[Variable]:
     for signal in SIGNALS:
         yield from _of_exporter(f"OTEL_EXPORTER_OTLP_{signal.variable}_", f"of {signal.name}, used unchanged")
     yield from _of_others()
+    yield from _of_python()
 
 
 VARIABLES = tuple(_all())
