@@ -106,6 +106,11 @@ def exporter(name: str, signal: Signal) -> str | None:
     return _exporter(name, signal)[1] or None
 
 
+def exporter_variable(name: str, signal: Signal) -> str:
+    """Return the name of the variable that `exporter` reads: of the one for all signals, if neither is set."""
+    return _exporter(name, signal)[0]
+
+
 def _exporter(name: str, signal: Signal) -> tuple[str, str]:
     """Return such a variable's name and value; the value is empty if neither is set."""
     own, common = f"{_EXPORTER}{signal.variable}_{name}", f"{_EXPORTER}{name}"
@@ -157,11 +162,6 @@ def is_grpc(signal: Signal) -> bool:
     if said not in ("", "grpc", "http/protobuf", "http/json"):
         raise ConfigError(f"{variable}: {safe_text(said)!r} is no protocol; known are grpc and http/protobuf")
     return said == "grpc"
-
-
-def protocol_variable(signal: Signal) -> str:
-    """Return the variable that decides on a signal's protocol."""
-    return _exporter("PROTOCOL", signal)[0]
 
 
 def is_insecure(signal: Signal) -> bool:

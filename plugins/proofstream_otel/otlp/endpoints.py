@@ -46,7 +46,7 @@ def open_transport(endpoint: str, headers: Mapping[str, str], signal: Signal) ->
     """
     place = _place_of(endpoint, signal)
     files = tls.checked(environment.tls(signal))
-    all_headers = _merged(environment.headers(signal), headers, place)
+    all_headers = _all_headers(headers, place, signal)
     if not place.is_grpc:
         from proofstream_otel.otlp.http import HttpTransport
 
@@ -67,7 +67,8 @@ def notes(endpoint: str, signal: Signal) -> list[str]:
     Raises:
         ConfigError: The endpoint cannot be one, or a variable is wrong.
     """
-    address, found = _place_of(endpoint, signal).address, []
+    found: list[str] = []
+    address = _place_of(endpoint, signal).address
     shown = f"{address.scheme}://{urlsplit(address.url).netloc}"  # the same for all signals
     secure = {"http": "https", "grpc": "grpcs"}
     names = environment.tls(signal).variables
@@ -75,7 +76,10 @@ def notes(endpoint: str, signal: Signal) -> list[str]:
         wish = f"for TLS the endpoint begins with {secure[address.scheme]}://"
         found.append(f"{', '.join(names)}: not used, because {shown} is plain text; {wish}")
     if endpoint and address.scheme in ("http", "https") and environment.is_grpc(signal):
-        variable, wish = environment.protocol_variable(signal), {"http": "grpc", "https": "grpcs"}[address.scheme]
+        variable, wish = (
+            environment.exporter_variable("PROTOCOL", signal),
+            {"http": "grpc", "https": "grpcs"}[address.scheme],
+        )
         found.append(f"{variable}: {shown} was asked for, which is OTLP over HTTP; for gRPC it begins with {wish}://")
     return found
 
@@ -111,14 +115,15 @@ def _with_path(url: str, signal: Signal) -> str:
     return urlunsplit(parts._replace(path=path + signal.path))
 
 
-def _merged(ambient: Mapping[str, str], configured: Mapping[str, str], place: _Place) -> dict[str, str]:
+def _all_headers(configured: Mapping[str, str], place: _Place, signal: Signal) -> dict[str, str]:
     """Merge headers by their names, which have no case: configured ones win, then the environment's, then the URL's.
 
     Raises:
         ConfigError: One cannot be sent.
     """
     merged = {"authorization": ("Authorization", place.address.authorization)} if place.address.authorization else {}
-    for headers, origin in ((ambient, "OTEL_EXPORTER_OTLP_HEADERS"), (configured, "otel.headers")):
+    ambient = environment.headers(signal), environment.exporter_variable("HEADERS", signal)
+    for headers, origin in (ambient, (configured, "otel.headers")):
         for key, value in headers.items():
             _check_header(key, value, origin, is_grpc=place.is_grpc)
             merged[key.lower()] = (key, value)

@@ -101,7 +101,7 @@ class GrpcTransport:
         if self._proxy is not None:
             return f"{details}, by way of {self._proxy.shown}"
         if "WRONG_VERSION_NUMBER" in details:
-            return NO_TLS.format(scheme="grpc")
+            return NO_TLS.format(scheme=self._address.scheme.removesuffix("s"))
         if "CERTIFICATE_VERIFY_FAILED" in details:
             return f"the certificate is not trusted; {TRUST}"
         if any(words in details for words in _SPOKE_HTTP):
@@ -113,4 +113,7 @@ class GrpcTransport:
     @property
     def _other_protocol(self) -> str:
         scheme = "https" if self._address.uses_tls else "http"
-        return f"OTLP over gRPC has port {_DEFAULT_PORT} by default, and the endpoint for HTTP begins with {scheme}://"
+        wish = f"the endpoint for HTTP begins with {scheme}://"
+        if self._address.scheme == scheme:
+            wish = "for HTTP OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf"
+        return f"OTLP over gRPC has port {_DEFAULT_PORT} by default, and {wish}"

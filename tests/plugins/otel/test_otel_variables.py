@@ -208,7 +208,8 @@ def test_an_empty_variable_is_not_set() -> None:
 def test_what_is_honoured_is_read(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lists a variable as honoured has to ask for it somewhere."""
     asked: set[str] = set()
-    plain = os._Environ.__getitem__  # pyright: ignore[reportPrivateUsage]
+    environ_type: Any = type(os.environ)
+    plain = environ_type.__getitem__
 
     def note(environ: Any, key: str) -> str:
         asked.add(key)
@@ -219,7 +220,7 @@ def test_what_is_honoured_is_read(kit: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setenv("TRACEPARENT", TestSamplers.SAMPLED)
     monkeypatch.setattr(variables, "notes", nothing)
-    monkeypatch.setattr(os._Environ, "__getitem__", note)
+    monkeypatch.setattr(environ_type, "__getitem__", note)
     for protocol in ("http/protobuf", "grpc"):
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
         for signal in ("TRACES", "METRICS", "LOGS"):

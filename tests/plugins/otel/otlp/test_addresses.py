@@ -161,6 +161,10 @@ class TestCredentials:
         assert str(raised.value) == message
 
     def test_headers_of_a_variable_that_are_no_pairs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(f"{OTLP}HEADERS", '"a=b"')
+        with pytest.raises(ConfigError) as raised:
+            InlineHost(OtelPlugin(), {"endpoint": "http://127.0.0.1:1"})
+        assert str(raised.value) == f"{OTLP}HEADERS: '\"a' cannot be the name of a header"
         monkeypatch.setenv(f"{OTLP}HEADERS", "a=b,s3cret")
         with pytest.raises(ConfigError) as raised:
             InlineHost(OtelPlugin(), {"endpoint": "http://127.0.0.1:1"})

@@ -258,6 +258,18 @@ def test_a_receiver_that_speaks_http(kit: Any, receiver: Any, caplog: pytest.Log
     )
 
 
+def test_the_protocol_of_the_environment_is_named_if_it_does_not_fit(
+    kit: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    run(kit, "")
+    assert (
+        "HTTP answers there; OTLP over gRPC has port 4317 by default, and for HTTP OTEL_EXPORTER_OTLP_PROTOCOL is"
+        in (caplog.text)
+    )
+
+
 def test_http_to_a_receiver_that_speaks_grpc(
     kit: Any, grpc_receiver: GrpcReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
