@@ -187,6 +187,19 @@ def test_a_variable_that_cannot_be_right_ends_the_command_before_the_proof(
     assert "s3cret" not in line
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://u:s3cret@127.0.0.1:9", '"http://u:s3cret@127.0.0.1:9"', "http://u:s3cret@127.0.0.1:abc", "http://[::1"],
+)
+def test_an_address_that_cannot_be_right_ends_the_command_before_the_proof(proofstream_command: Any, url: str) -> None:
+    result = proofstream_command("run", SMOL, "--no-console", "--otlp", url)
+    (line,) = result.err.splitlines()
+    assert result.status == 2
+    assert line.startswith("proofstream: error: otel.endpoint: ")
+    assert "Error" not in line
+    assert "s3cret" not in line
+
+
 def test_a_variable_whose_plugin_misses_a_package_is_told(proofstream_command: Any, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text('import sys\nsys.modules["opentelemetry.sdk"] = None\n')
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from proofstream.errors import UsageError
 
 _EARLY = ("--config", "--no-plugin", "--plugin", "--plugin-file", "--set")
 _VERBOSITY = re.compile(r"-[vq]+")
-_BARE_ADDRESS = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
+_BARE_ADDRESS = re.compile(r"([\w-]+(\.[\w-]+)*|\[[0-9a-fA-F:.]+\]):\d+(/.*)?")
 
 
 class EarlyArguments(msgspec.Struct, kw_only=True):
@@ -66,8 +66,12 @@ def _verbosity(word: str) -> int:
     return {"--verbose": 1, "--quiet": -1}.get(word, 0)
 
 
-def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) -> list[str]:
+def settle_optional_values(
+    arguments: Sequence[str], options: Iterable[Option], schemes: Collection[str] = ()
+) -> list[str]:
     """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that the parser need not guess about the next word.
+
+    A URL that no source has the scheme of is the value, too, if the flag takes URLs: its plugin says what is wrong.
 
     Raises:
         UsageError: The next word is an address without the beginning that the value must have.
@@ -82,9 +86,11 @@ def settle_optional_values(arguments: Sequence[str], options: Iterable[Option]) 
             settled.append(word)
             continue
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if _BARE_ADDRESS.fullmatch(following) and prefixes[word]:
+        is_source = following.partition(":")[0] in schemes
+        if _BARE_ADDRESS.fullmatch(following) and prefixes[word] and not is_source:
             raise UsageError(f"{word} {following}: write {' or '.join(prefixes[word])} before the address")
-        if following.startswith(prefixes[word]) and prefixes[word]:
+        is_url = "://" in following and not is_source
+        if prefixes[word] and (is_url or following.startswith(prefixes[word])):
             settled.append(f"{word}={following}")
             next(words, None)
         else:

@@ -76,7 +76,8 @@ def _main(words: list[str]) -> int:
 
             return complete(app.group(), app.registry, os.environ[COMPLETE])
         handle_interrupts()
-        words = settle_optional_values(words or ["--help"], (option for option, _ in app.registry.options.values()))
+        options = (option for option, _ in app.registry.options.values())
+        words = settle_optional_values(words or ["--help"], options, app.registry.sources)
         status = app.group().main(words, prog_name="proofstream", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0

@@ -39,7 +39,9 @@ def test_a_flag_without_its_value_is_left_to_the_full_parser(flag: str) -> None:
     assert (early.config, early.asked, early.blocked) == (None, [], [])
 
 
-@pytest.mark.parametrize("address", ["localhost:4318", "10.0.0.1:4317", "collector.example:4318/v1", "[::1]:4318"])
+@pytest.mark.parametrize(
+    "address", ["localhost:4318", "collector:4318", "10.0.0.1:4317", "collector.example:4318/v1", "[::1]:4318"]
+)
 def test_an_address_without_its_scheme_gets_a_hint(address: str) -> None:
     with pytest.raises(UsageError, match="write http:// or https:// or grpc:// before the address"):
         settle_optional_values(["run", "f.jsonl", "--otlp", address], [OTLP])
@@ -53,7 +55,11 @@ def test_an_address_without_its_scheme_gets_a_hint(address: str) -> None:
         (["file.jsonl", "--otlp"], ["file.jsonl", "--otlp="]),
         (["--otlp=x", "--otlp-file", "d"], ["--otlp=x", "--otlp-file", "d"]),
         (["--", "--otlp", "x"], ["--", "--otlp", "x"]),
+        (["--otlp", "ftp://host:1"], ["--otlp=ftp://host:1"]),
+        (["--otlp", '"http://host:1"'], ['--otlp="http://host:1"']),
+        (["--otlp", "tcp://127.0.0.1:9000"], ["--otlp=", "tcp://127.0.0.1:9000"]),
+        (["--otlp", "tcp:9000"], ["--otlp=", "tcp:9000"]),
     ],
 )
 def test_an_optional_value_is_taken_only_if_it_looks_like_one(words: list[str], settled: list[str]) -> None:
-    assert settle_optional_values(words, [OTLP]) == settled
+    assert settle_optional_values(words, [OTLP], {"tcp": "the source"}) == settled
