@@ -9,9 +9,9 @@ import grpc  # type: ignore[import-untyped]  # it ships no types
 import grpc._channel  # type: ignore[import-untyped]  # grpc imports it when it connects; a fork might come in between
 
 from proofstream_otel import environment
-from proofstream_otel.addresses import Address, without_secrets
+from proofstream_otel.addresses import Address
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.proxies import grpc_proxy_of
+from proofstream_otel.otlp.proxies import grpc_proxy_of, shown_with
 from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
@@ -42,9 +42,9 @@ class GrpcTransport:
     """
 
     def __init__(self, address: Address, headers: Mapping[str, str], tls: Tls, signal: Signal) -> None:
-        self.shown = without_secrets(address.url)
         self._address = address
         self._proxy = grpc_proxy_of(address)
+        self.shown = shown_with(self._proxy, address)
         self._metadata = tuple((key.lower(), value) for key, value in headers.items())
         self._compression = grpc.Compression.Gzip if environment.is_gzip(signal) else grpc.Compression.NoCompression
         self._timeout_s = environment.timeout_s(signal)
@@ -99,7 +99,7 @@ class GrpcTransport:
         """Add to gRPC's words where they may come from, or replace them by clearer ones."""
         details = details.removeprefix(_ABOUT_ADDRESSES)
         if self._proxy is not None:
-            return f"{details}, by way of {self._proxy.shown}"
+            return details
         if "WRONG_VERSION_NUMBER" in details:
             return NO_TLS.format(scheme=self._address.scheme.removesuffix("s"))
         if "CERTIFICATE_VERIFY_FAILED" in details:

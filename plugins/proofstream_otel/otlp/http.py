@@ -13,13 +13,12 @@ from http import HTTPStatus
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
 
-import msgspec
 import requests
 
 from proofstream_otel import environment
-from proofstream_otel.addresses import Address, without_secrets
+from proofstream_otel.addresses import Address
 from proofstream_otel.otlp.protobuf import decode_rejection
-from proofstream_otel.otlp.proxies import proxy_of
+from proofstream_otel.otlp.proxies import proxy_of, shown_with
 from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
@@ -35,8 +34,6 @@ _RETRYABLE = frozenset(
     }
 )
 _UNSUPPORTED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
-_OF_PROXIES = frozenset({HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, *_RETRYABLE})
-"""Statuses with which a proxy answers for itself."""
 _CHUNK_BYTES = 4096
 _SHOWN_CHARS = 60
 _GRPC_PORT = 4317
@@ -52,9 +49,9 @@ class HttpTransport:
     """Posts to one URL over one persistent connection."""
 
     def __init__(self, address: Address, headers: Mapping[str, str], tls: Tls, signal: Signal) -> None:
-        self.shown = without_secrets(address.url)
         self._address = address
         self._proxy = proxy_of(address)
+        self.shown = shown_with(self._proxy, address)
         self._gzip = environment.is_gzip(signal)
         self._timeout_s = environment.timeout_s(signal)
         self._session = requests.Session()
@@ -83,7 +80,7 @@ class HttpTransport:
             with self._session.post(
                 self._address.url, data=content, timeout=limit, verify=self._verify, allow_redirects=False, stream=True
             ) as response:
-                return self._told(_reply(response, _read(response, deadline)), response.status_code)
+                return _reply(response, _read(response, deadline))
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
             return Reply(accepted=False, reason=self._plain(error), retryable=True)
         except Exception as error:  # noqa: BLE001 - no failure may end the exporting thread
@@ -93,25 +90,15 @@ class HttpTransport:
         """Close the connection."""
         self._session.close()
 
-    def _told(self, reply: Reply, status: int) -> Reply:
-        """Say of an answer that may be a proxy's that it is."""
-        if self._proxy is None or status not in _OF_PROXIES:
-            return reply
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            return msgspec.structs.replace(reply, reason=f"{self._proxy.shown} answers {reply.reason}")
-        return msgspec.structs.replace(reply, reason=f"{reply.reason}, by way of {self._proxy.shown}")
-
     def _plain(self, error: Exception) -> str:
         """Describe an error in a few words, and whose it is."""
-        text = _plain(error)
-        if self._proxy is not None and isinstance(error, requests.exceptions.ProxyError):
-            return f"{self._proxy.shown} cannot be used: {text}"
-        if self._proxy is not None:
-            return f"{text}, by way of {self._proxy.shown}"
-        cause = _cause_of(error)
+        text, cause = _plain(error), _cause_of(error)
+        if isinstance(error, requests.exceptions.ProxyError):
+            return f"the proxy cannot be used: {text}"
         if isinstance(cause, BadStatusLine) and str(cause)[:2] == "\0\0" and str(cause)[3:4] == _SETTINGS:
             return f"gRPC answers there; {self._other_protocol}"
-        if self._address.port == _GRPC_PORT and isinstance(cause, _BROKEN) and not isinstance(cause, _AWAY):
+        is_broken = isinstance(cause, _BROKEN) and not isinstance(cause, _AWAY)
+        if is_broken and self._address.port == _GRPC_PORT and self._proxy is None:
             return f"{text}; {_GRPC_PORT} is the port of gRPC: {self._other_protocol}"
         return text
 

@@ -22,10 +22,13 @@ class Proxy(msgspec.Struct, frozen=True):
     url: str
     variable: str
 
-    @property
-    def shown(self) -> str:
-        """Its address without secrets, and where it comes from."""
-        return f"the proxy {addresses.without_secrets(self.url)} ({self.variable})"
+
+def shown_with(proxy: Proxy | None, address: Address) -> str:
+    """Return a receiver's address, and the proxy on the way there, without secrets."""
+    shown = addresses.without_secrets(address.url)
+    if proxy is None:
+        return shown
+    return f"{shown} by way of the proxy {addresses.without_secrets(proxy.url)} ({proxy.variable})"
 
 
 def proxy_of(address: Address) -> Proxy | None:

@@ -302,6 +302,15 @@ class TestProxies:
         run(kit, f"grpc://127.0.0.1:{grpc_receiver.port}")
         assert len(grpc_receiver.spans) == 3
 
+    def test_one_that_is_silent_does_not_delay_the_end(
+        self, kit: Any, silent: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("http_proxy", silent)
+        began = time.monotonic()
+        run(kit, "grpc://collector.example:4317")
+        assert time.monotonic() - began < 5.0  # it has 3 s to close
+        assert f"by way of the proxy {silent} (http_proxy)" in caplog.text
+
     def test_a_failure_names_the_proxy(
         self, kit: Any, closed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
