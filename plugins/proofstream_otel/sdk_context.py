@@ -1,11 +1,26 @@
-"""Turns parents, which are plain values, into OpenTelemetry contexts, as samplers and providers want them."""
+"""Makes OpenTelemetry contexts: of parents, which are plain values, and for work that must not be traced."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import context as api
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, set_span_in_context
 
 from proofstream_otel.values.spans import Parent, SpanRef
+
+_HIDING: tuple[str, ...] = (
+    "suppress_instrumentation",
+    # The API makes these two at random, and has no public name for them yet. The first one stands for them.
+    *(
+        str(getattr(api, name))
+        for name in ("_SUPPRESS_INSTRUMENTATION_KEY", "_SUPPRESS_HTTP_INSTRUMENTATION_KEY")
+        if hasattr(api, name)
+    ),
+)
+"""The keys by which instrumentations know that a request is none of the application's."""
 
 
 def context_of(parent: Parent | None) -> Context:
@@ -37,3 +52,16 @@ def parent_of_ref(ref: SpanRef) -> Parent:
 def context_of_ref(ref: SpanRef) -> Context:
     """Return the OpenTelemetry context in which one of our own spans is current."""
     return context_of(parent_of_ref(ref))
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Hide the requests of this thread from the application's instrumentation of HTTP clients and of gRPC."""
+    hidden = api.get_current()
+    for key in _HIDING:
+        hidden = api.set_value(key, True, hidden)
+    token = api.attach(hidden)
+    try:
+        yield
+    finally:
+        api.detach(token)

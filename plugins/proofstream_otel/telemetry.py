@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proofstream import Batch, ConfigError, PluginContext, TraceStarted
+from proofstream import Batch, ConfigError, PluginContext, TraceStarted, warn_user
 from proofstream_otel import destinations, environment, settings
 from proofstream_otel.borrowed.meter import BorrowedMeter
 from proofstream_otel.metrics.measuring import Measuring
@@ -73,6 +73,7 @@ class Telemetry:
         # Empty batches come while events wait, too. After a silence none do, so everything can be released.
         now = time.monotonic()
         if not batch:
+            self._note_late_providers()
             now = math.inf if now - self._consumed_at >= SILENCE_S else -math.inf
         for envelope in batch:
             if self._measuring is not None:
@@ -99,17 +100,31 @@ class Telemetry:
         exporters = self._destinations.exporters.values()
         for exporter in exporters:
             exporter.hurry(timeout_s / 2)  # ending the open spans must not block for long on a full queue
+        self._note_late_providers()
         if self._mapper is not None:
             self._mapper.close("proofstream stopped")
         self._flush(at_the_end=True)
         for exporter in exporters:
             exporter.begin_closing(max(0.0, deadline - time.monotonic()))
+        sdk = self._destinations.sdk
+        if sdk is not None:
+            sdk.begin_closing()
         for file in self._destinations.files:
             file.close()
         for exporter in exporters:
             exporter.close(max(0.0, deadline - time.monotonic()))
+        if sdk is not None:
+            sdk.close(max(0.0, deadline - time.monotonic()))
         if isinstance(self._destinations.meter, BorrowedMeter):
             self._destinations.meter.end_all_series()
+
+    def _note_late_providers(self) -> None:
+        """Say that a provider of the application came too late: the spans of one trace must not part."""
+        for signal in self._destinations.note_late_providers():
+            warn_user(
+                f"otel: the application has set up a provider for {signal.name} after the session was opened: "
+                f"proofstream's {signal.name} do not go there; set it up before open_session"
+            )
 
     def _listeners(self, rounds: Rounds) -> list[Listener]:
         listeners: list[Listener] = []

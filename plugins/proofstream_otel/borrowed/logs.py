@@ -1,4 +1,4 @@
-"""Hands log records to the application's logger provider. The only module that uses OpenTelemetry's API for logs.
+"""Hands log records to a logger provider of OpenTelemetry's API.
 
 That API is not public yet. Our own pipeline does without it, since it encodes log records itself.
 """
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import _logs as api
-from opentelemetry.sdk import _logs as sdk
 
 from proofstream_otel.sdk_context import context_of_ref
 from proofstream_otel.values.logs import LogValues
@@ -41,10 +40,3 @@ class BorrowedLogs:
     def counters(self) -> dict[str, int]:
         """Count the log records handed to the provider, which delivers them on its own."""
         return {"logs_handed_over": self._handed_over}
-
-
-def find(passed_in: Any, identity: Mapping[str, str]) -> BorrowedLogs | None:
-    """Return the sink for the provider that was passed in, or for the global one if the SDK made it."""
-    provider = passed_in if passed_in is not None else api.get_logger_provider()
-    usable = passed_in is not None or isinstance(provider, sdk.LoggerProvider)
-    return BorrowedLogs(provider, identity) if usable else None

@@ -1,14 +1,16 @@
 """Hands spans to a tracer provider of the application, passed in or global.
 
-The provider decides on ids, limits, sampling and delivery. We never shut it down, flush it or make it global.
+The provider decides on ids, limits, sampling and delivery. We never shut it down, flush it or make it global. It need
+not be the SDK's: only the API is called, and what another implementation leaves out is missing and nothing else.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Link, Span, Status, StatusCode, TracerProvider
+from opentelemetry.trace import Link, Span, Status, StatusCode, TraceFlags, TracerProvider, TraceState
 
 from proofstream_otel.sdk_context import context_of, parent_of_ref, span_context_of
 from proofstream_otel.values.semconv import SCOPE
@@ -20,8 +22,11 @@ class BorrowedWriter:
 
     keeps_ids = False
 
-    def __init__(self, provider: TracerProvider, identity: Mapping[str, str]) -> None:
+    def __init__(
+        self, provider: TracerProvider, identity: Mapping[str, str], log: logging.Logger | None = None
+    ) -> None:
         self._tracer = provider.get_tracer(SCOPE, identity.get("proofstream.version", ""))
+        self._log = log
         self._started: dict[str, Span] = {}
         self._handed_over = 0
         self._unsampled = 0
@@ -29,13 +34,13 @@ class BorrowedWriter:
     def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
         """Begin a span."""
         made = self._started[span.span_id] = self._begin(span, parent if span.is_root else _above(span))
-        span.trace_state = made.get_span_context().trace_state.to_header()
-        return _ref_of(made)
+        span.trace_state = _trace_state_of(made)
+        return self._ref_of(made)
 
     def end_span(self, span: SpanValues) -> SpanRef:
         """Complete a span that was started; make any other one and complete it."""
         made = self._started.pop(span.span_id, None) or self._begin(span, _above(span))
-        ref = _ref_of(made)
+        ref = self._ref_of(made)
         if not made.is_recording():
             self._unsampled += 1
             return ref
@@ -62,6 +67,20 @@ class BorrowedWriter:
             start_time=span.start_unix_nano,
         )
 
+    def _ref_of(self, made: Span) -> SpanRef:
+        found = made.get_span_context()
+        if not found.is_valid and made.is_recording() and self._log is not None:
+            self._log.warning("the application's tracer provider gives its spans no ids: none hangs from another")
+            self._log = None
+        sampled = bool(int(found.trace_flags) & TraceFlags.SAMPLED)
+        return SpanRef(f"{found.trace_id:032x}", f"{found.span_id:016x}", sampled)
+
+
+def _trace_state_of(made: Span) -> str:
+    """Return the trace state, which other implementations than the SDK may leave out."""
+    found: TraceState | None = made.get_span_context().trace_state
+    return "" if found is None else found.to_header()
+
 
 def _above(span: SpanValues) -> Parent:
     """Return the span of ours above one, which the provider has made already."""
@@ -72,11 +91,6 @@ def _above(span: SpanValues) -> Parent:
         remote=False,
         trace_state=span.trace_state,
     )
-
-
-def _ref_of(made: Span) -> SpanRef:
-    found = made.get_span_context()
-    return SpanRef(f"{found.trace_id:032x}", f"{found.span_id:016x}", found.trace_flags.sampled)
 
 
 def _recount(made: Span, span: SpanValues) -> None:

@@ -22,6 +22,7 @@ from proofstream_otel.otlp import protobuf
 from proofstream_otel.otlp.item_queue import Item, ItemQueue
 from proofstream_otel.otlp.resources import MAX_KNOWN, Resources
 from proofstream_otel.otlp.transport import Reply, Transport
+from proofstream_otel.sdk_context import untraced
 from proofstream_otel.values.signals import TRACES, ExportCounts, Signal
 
 PATIENCE_S = 4.0
@@ -231,6 +232,10 @@ class Exporter:
     # The exporting thread
 
     def _run(self) -> None:
+        with untraced():
+            self._send_all()
+
+    def _send_all(self) -> None:
         while (batch := self._next_batch()) is not None:
             count = sum(item.count for item in batch)
             reply = self._deliver(protobuf.encode_request(self._scope, _by_resource(batch)), count)

@@ -1,0 +1,50 @@
+"""Finds the providers that the application has made global.
+
+They are known by what they can do. Wrappers, and other implementations than the SDK, share no class with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from opentelemetry import _logs, metrics, trace
+
+from proofstream_otel.values.signals import METRICS, TRACES, Signal
+
+_API = ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs", "opentelemetry.logs")
+_MOST_WRAPPERS = 8
+
+
+def find(signal: Signal) -> Any | None:
+    """Return the application's provider for a signal, or None if it has none that leads anywhere."""
+    provider = _global(signal)
+    return None if is_stand_in(provider) else provider
+
+
+def is_stand_in(provider: Any) -> bool:
+    """Return whether a provider leads nowhere: it is a proxy or no-op of the API itself, or wraps one."""
+    for _ in range(_MOST_WRAPPERS):
+        if any(_is_of_api(kind) for kind in type(provider).__mro__):
+            return True
+        # By this name wrappers keep what they wrap.
+        provider = getattr(provider, "provider", None)
+        if provider is None:
+            break
+    return False
+
+
+def shown(provider: object) -> str:
+    """Return the name of a provider's class."""
+    return f"{type(provider).__module__.partition('.')[0]}'s {type(provider).__qualname__}"
+
+
+def _global(signal: Signal) -> Any:
+    if signal is TRACES:
+        return trace.get_tracer_provider()
+    return metrics.get_meter_provider() if signal is METRICS else _logs.get_logger_provider()
+
+
+def _is_of_api(kind: type) -> bool:
+    """Return whether a class belongs to the API and can be used as it is; what it leaves abstract, others make."""
+    return kind.__module__.startswith(_API) and not inspect.isabstract(kind)
