@@ -53,7 +53,7 @@ class SdkPipeline:
             self._providers = self._made(settings, context.identity)
         except Exception as error:
             reason = safe_text(str(error) or type(error).__name__)
-            hint = "the OTLP exporters are in proofstream[otel-sdk]" if "not found" in reason else None
+            hint = "the OTLP exporters are in proofstream[otel-sdk]" if "'otlp_proto_" in reason else None
             raise PluginError(f"otel: the SDK's pipeline cannot be made: {reason}", hint=hint) from error
         self._endings = {signal: Ending(provider, signal.name) for signal, provider in self._providers.items()}
 

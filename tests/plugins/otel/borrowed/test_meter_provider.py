@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import proofstream as ps
-from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.borrowed.meter import BorrowedMeter
@@ -134,9 +132,3 @@ def test_it_can_be_left_alone(
     plugin = OtelPlugin()
     InlineHost(plugin, {"metrics": False}, asked=False).feed(envelopes(kit.small_proof()))
     assert collect(reader) == {}
-
-
-def test_it_excludes_our_own_destinations(provider: MeterProvider, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as raised:
-        InlineHost(OtelPlugin(meter_provider=provider), {"file": str(tmp_path)})
-    assert str(raised.value) == "otel: a meter provider was passed in, so otel.endpoint and otel.file cannot be set"

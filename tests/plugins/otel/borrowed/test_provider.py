@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import proofstream as ps
-from proofstream import ConfigError
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes
 from proofstream_otel import OtelPlugin
 
@@ -175,12 +174,6 @@ def test_it_is_never_shut_down(kit: Any) -> None:
         host.feed(envelopes(kit.small_proof()))
         host.close()
     assert len(exporter.get_finished_spans()) == 6
-
-
-def test_a_provider_excludes_other_destinations(tmp_path: Path) -> None:
-    provider, _ = make_provider()
-    with pytest.raises(ConfigError, match="a tracer provider was passed in"):
-        InlineHost(OtelPlugin(tracer_provider=provider), {"file": str(tmp_path)})
 
 
 @pytest.fixture

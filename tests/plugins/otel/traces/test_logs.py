@@ -207,7 +207,3 @@ class TestLoggerProvider:
         InlineHost(OtelPlugin(logs=False), asked=False).feed(envelopes([say("not wanted")]))
         InlineHost(OtelPlugin(), asked=False).feed(envelopes([say("hello")]))
         assert [data.log_record.body for data in records.get_finished_logs()] == ["hello"]
-
-    def test_it_excludes_our_own_destinations(self, provider: LoggerProvider, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="a logger provider was passed in"):
-            InlineHost(OtelPlugin(logger_provider=provider), {"file": str(tmp_path)})
