@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from opentelemetry import context as api
@@ -55,7 +55,7 @@ def context_of_ref(ref: SpanRef) -> Context:
 
 
 @contextmanager
-def untraced() -> Iterator[None]:
+def untraced() -> Generator[None]:
     """Hide the requests of this thread from the application's instrumentation of HTTP clients and of gRPC."""
     hidden = api.get_current()
     for key in _HIDING:

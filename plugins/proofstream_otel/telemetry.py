@@ -9,7 +9,6 @@ from typing import Any
 
 from proofstream import Batch, ConfigError, PluginContext, TraceStarted, warn_user
 from proofstream_otel import destinations, environment, settings
-from proofstream_otel.borrowed.meter import BorrowedMeter
 from proofstream_otel.metrics.measuring import Measuring
 from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.metrics.reader import PeriodicReader
@@ -97,33 +96,21 @@ class Telemetry:
     def close(self, timeout_s: float) -> None:
         """End the open spans and deliver what is left, within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
-        exporters = self._destinations.exporters.values()
-        for exporter in exporters:
+        for exporter in self._destinations.exporters.values():
             exporter.hurry(timeout_s / 2)  # ending the open spans must not block for long on a full queue
         self._note_late_providers()
         if self._mapper is not None:
             self._mapper.close("proofstream stopped")
         self._flush(at_the_end=True)
-        for exporter in exporters:
-            exporter.begin_closing(max(0.0, deadline - time.monotonic()))
-        sdk = self._destinations.sdk
-        if sdk is not None:
-            sdk.begin_closing()
-        for file in self._destinations.files:
-            file.close()
-        for exporter in exporters:
-            exporter.close(max(0.0, deadline - time.monotonic()))
-        if sdk is not None:
-            sdk.close(max(0.0, deadline - time.monotonic()))
-        if isinstance(self._destinations.meter, BorrowedMeter):
-            self._destinations.meter.end_all_series()
+        self._destinations.close(deadline)
 
     def _note_late_providers(self) -> None:
-        """Say that a provider of the application came too late: the spans of one trace must not part."""
-        for signal in self._destinations.note_late_providers():
+        """Say which providers came too late. They are not used, because the spans of a trace must stay together."""
+        if late := self._destinations.note_late_providers():
+            names = " and ".join(signal.name for signal in late)
             warn_user(
-                f"otel: the application has set up a provider for {signal.name} after the session was opened: "
-                f"proofstream's {signal.name} do not go there; set it up before open_session"
+                f"otel: the application has set up a provider for {names} after the session was opened: proofstream's "
+                f"do not go there; set it up before open_session"
             )
 
     def _listeners(self, rounds: Rounds) -> list[Listener]:

@@ -24,6 +24,8 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 PLUGINS = {target.partition(":")[0]: name for name, target in PROJECT["entry-points"]["proofstream"].items()}
 PACKAGES = [REPOSITORY / "src" / "proofstream", *(REPOSITORY / "plugins" / package for package in PLUGINS)]
 OURS = {package.name for package in PACKAGES} | {"proofstream_start"}
+FOUND_BY_ENTRY_POINTS = {"opentelemetry-exporter-otlp"}
+"""Distributions that are imported by the names that they have registered with the SDK."""
 
 
 def canonical(requirement: str) -> str:
@@ -90,8 +92,8 @@ def extras_of(package: Path) -> dict[str, list[str]]:
 
 
 def declared(requirements: list[str]) -> set[str]:
-    """The distributions of requirements, without references to our own extras."""
-    return {canonical(requirement) for requirement in requirements} - {"proofstream"}
+    """The distributions of requirements whose modules are imported, without references to our own extras."""
+    return {canonical(requirement) for requirement in requirements} - {"proofstream"} - FOUND_BY_ENTRY_POINTS
 
 
 def declared_for(package: Path) -> set[str]:

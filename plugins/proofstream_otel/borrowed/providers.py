@@ -6,6 +6,7 @@ They are known by what they can do. Wrappers, and other implementations than the
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from opentelemetry import _logs, metrics, trace
@@ -14,6 +15,8 @@ from proofstream_otel.values.signals import METRICS, TRACES, Signal
 
 _API = ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs", "opentelemetry.logs")
 _MOST_WRAPPERS = 8
+_UNNAMED = "unknown_service"
+"""How the SDK's name of a service begins that was given none."""
 
 
 def find(signal: Signal) -> Any | None:
@@ -37,6 +40,16 @@ def is_stand_in(provider: Any) -> bool:
 def shown(provider: object) -> str:
     """Return the name of a provider's class."""
     return f"{type(provider).__module__.partition('.')[0]}'s {type(provider).__qualname__}"
+
+
+def service_of(providers: Iterable[Any]) -> str | None:
+    """Return the service that the application says it is, as far as one of its providers tells."""
+    for provider in providers:
+        attributes: Any = getattr(getattr(provider, "resource", None), "attributes", {})
+        name: object = attributes.get("service.name")
+        if isinstance(name, str) and not name.startswith(_UNNAMED):
+            return name
+    return None
 
 
 def _global(signal: Signal) -> Any:

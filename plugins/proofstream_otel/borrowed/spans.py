@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import Link, Span, Status, StatusCode, TraceFlags, TracerProvider, TraceState
+from opentelemetry.trace import Link, Span, Status, StatusCode, TraceFlags, TracerProvider
 
 from proofstream_otel.sdk_context import context_of, parent_of_ref, span_context_of
 from proofstream_otel.values.semconv import SCOPE
@@ -78,8 +79,8 @@ class BorrowedWriter:
 
 def _trace_state_of(made: Span) -> str:
     """Return the trace state, which other implementations than the SDK may leave out."""
-    found: TraceState | None = made.get_span_context().trace_state
-    return "" if found is None else found.to_header()
+    found: Any = made.get_span_context().trace_state
+    return "" if found is None else str(found.to_header())
 
 
 def _above(span: SpanValues) -> Parent:

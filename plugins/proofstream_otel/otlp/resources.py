@@ -23,10 +23,10 @@ class Resources:
     was made on), OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME.
     """
 
-    def __init__(self, identity: Mapping[str, str]) -> None:
+    def __init__(self, identity: Mapping[str, str], *, service: str | None = None) -> None:
         self.scope_version = identity.get("proofstream.version", "")
         # Once, and early: the SDK detects resources on a thread pool, and pools end with the main thread.
-        self._defaults: Mapping[str, object] = {**Resource.create().attributes, _SERVICE: SCOPE}
+        self._defaults: Mapping[str, object] = {**Resource.create().attributes, _SERVICE: service or SCOPE}
         self._identity = identity
         self._known: dict[tuple[tuple[str, str], ...], Attributes] = {}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ _SETTERS: dict[str, tuple[Callable[[Any], None], Signal | None]] = {
 
 
 @contextmanager
-def captured() -> Iterator[dict[Signal, Any]]:
+def captured() -> Generator[dict[Signal, Any]]:
     """Take what this thread makes global meanwhile. Other threads are not affected."""
     found: dict[Signal, Any] = {}
     is_over = threading.Event()

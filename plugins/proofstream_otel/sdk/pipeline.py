@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+from opentelemetry.sdk import _configuration
+from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.resources import OTELResourceDetector
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.util.re import parse_env_headers
 
 from proofstream import ConfigError, PluginContext, PluginError, safe_text, warn_user
@@ -20,6 +22,9 @@ from proofstream_otel.sdk.ending import Ending
 from proofstream_otel.settings import Settings
 from proofstream_otel.values.semconv import SCOPE
 from proofstream_otel.values.signals import LOGS, METRICS, SIGNALS, TRACES, Signal
+
+_Configurator: type[Any] = vars(_configuration)["_OTelSDKConfigurator"]
+"""Private, and meant to be derived from by the vendors of distributions."""
 
 _HTTP = "otlp_proto_http"
 _GRPC = "otlp_proto_grpc"
@@ -92,9 +97,9 @@ class SdkPipeline:
         if distribution := os.environ.get("OTEL_PYTHON_DISTRO", "").strip():
             _load("opentelemetry_distro", distribution)().configure()
         name = os.environ.get("OTEL_PYTHON_CONFIGURATOR", "").strip()
-        kind: type[Any] = _load("opentelemetry_configurator", name) if name else _OTelSDKConfigurator
+        kind: type[Any] = _load("opentelemetry_configurator", name) if name else _Configurator
         # A configurator with ways of its own, and a configuration file, leave no room for ours.
-        is_plain = kind._configure is _OTelSDKConfigurator._configure and not os.environ.get("OTEL_CONFIG_FILE")  # noqa: SLF001 - the SDK has no public configurator
+        is_plain = _is_plain(kind) and not os.environ.get("OTEL_CONFIG_FILE")
         arguments = self._arguments(settings, identity) if is_plain else {}
         with captured() as found:
             kind().configure(**arguments)
@@ -110,14 +115,28 @@ class SdkPipeline:
             "metric_exporter_names": _names(settings, METRICS),
             "log_exporter_names": _names(settings, LOGS),
             "exporter_args_map": _exporter_arguments(settings),
-            "export_span_processor": lambda span_exporter: CountedSpans(span_exporter, self._tally(TRACES)),
-            "export_log_record_processor": lambda exporter: CountedLogs(exporter, self._tally(LOGS)),
+            "export_span_processor": self._counted_spans,
+            "export_log_record_processor": self._counted_logs,
         }
+
+    def _counted_spans(self, span_exporter: SpanExporter) -> CountedSpans:
+        return CountedSpans(span_exporter, self._tally(TRACES))
+
+    def _counted_logs(self, exporter: LogRecordExporter) -> CountedLogs:
+        return CountedLogs(exporter, self._tally(LOGS))
 
     def _tally(self, signal: Signal) -> Tally:
         tally = Tally(signal)
         self._tallies.append(tally)
         return tally
+
+
+def _is_plain(kind: type[Any]) -> bool:
+    """Return whether a configurator does as the SDK's own one does."""
+    lineage = kind.__mro__
+    if _Configurator not in lineage:
+        return False
+    return all("_configure" not in vars(one) for one in lineage[: lineage.index(_Configurator)])
 
 
 def _names(settings: Settings, signal: Signal) -> list[str]:

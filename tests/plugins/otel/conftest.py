@@ -301,6 +301,15 @@ def read_log_request(body: bytes) -> list[SeenLog]:
     ]
 
 
+def read_services(body: bytes, path: str) -> set[str]:
+    """The names of the services in one OTLP request with metrics or log records."""
+    if path.endswith("/v1/metrics"):
+        groups: Any = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    else:
+        groups = ExportLogsServiceRequest.FromString(body).resource_logs
+    return {_proto_attributes(group.resource.attributes)["service.name"] for group in groups}
+
+
 def values_of(points: list[SeenPoint], name: str) -> dict[tuple[Any, ...], float]:
     """The last value of each series of a metric, by the values of its attributes in order of their keys."""
     return {
@@ -335,6 +344,8 @@ class Receiver:
         self.others = Answer()
         self.points: list[SeenPoint] = []
         self.logs: list[SeenLog] = []
+        self.services: set[str] = set()
+        """The services that sent metrics or log records."""
         self.other_paths: list[str] = []
         self.answers: list[Answer] = []
         self.paths: list[str] = []
@@ -402,6 +413,7 @@ class Receiver:
 
     def _take_other(self, path: str, content: bytes) -> Answer:
         self.other_paths.append(path)
+        self.services |= read_services(content, path)
         if self.others.status == 200 and path.endswith("/v1/metrics"):
             self.points.extend(read_metric_request(content))
         elif self.others.status == 200:

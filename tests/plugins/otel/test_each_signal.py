@@ -14,6 +14,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -30,7 +31,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """What the application's global tracer provider exports."""
     exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(shutdown_on_exit=False, resource=Resource({"service.name": "the-app"}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     return exporter
@@ -119,6 +120,7 @@ class TestWithTracingAlone:
         pointed = [p.exemplars for p in receiver.points if p.name == "proofstream.proof.duration" and p.exemplars]
         assert [(trace_id, span_id) for ((_, trace_id, span_id),) in pointed] == proofs
         assert [(record.trace_id, record.span_id, record.flags) for record in receiver.logs] == [(*proofs[0], 1)]
+        assert receiver.services == {"the-app"}
 
     def test_what_goes_nowhere_is_said_once(
         self, kit: Any, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
@@ -209,5 +211,5 @@ def test_a_provider_that_comes_too_late_is_named_once(
     (line,) = warnings(caplog)
     assert line == (
         "otel: the application has set up a provider for traces after the session was opened: "
-        "proofstream's traces do not go there; set it up before open_session"
+        "proofstream's do not go there; set it up before open_session"
     )

@@ -14,6 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from proofstream import TraceStarted
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
 from proofstream_otel.borrowed.providers import is_stand_in
@@ -23,7 +24,7 @@ from proofstream_otel.borrowed.providers import is_stand_in
 class Wrapper(trace.TracerProvider):
     """A provider around another one, as observability libraries have them."""
 
-    provider: Any
+    provider: trace.TracerProvider
 
     def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
         return self.provider.get_tracer(*args, **kwargs)
@@ -118,6 +119,7 @@ def test_another_implementation_than_the_sdk_gets_the_spans(kit: Any, monkeypatc
     }
     assert all(span.ended_at is not None and span.begun["start_time"] for span in provider.made)
     proof = next(span for span in provider.made if span.name == "proof")
+    assert isinstance(started, TraceStarted)
     assert started.trace_id == f"{proof.get_span_context().trace_id:032x}"
     assert host.health() == {"spans_handed_over": 3, "spans_unsampled": 0}
 

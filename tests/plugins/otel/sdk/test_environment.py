@@ -180,8 +180,8 @@ def test_a_silent_receiver_does_not_hold_the_process(vendor: Path, silent: str) 
 
 
 def test_a_fork_delivers_nothing_twice(vendor: Path, receiver: Any) -> None:
-    script = PROVE.replace("            pass", "            pid = __import__('os').fork()\n            pid or sys.exit()")
-    (vendor / "prove.py").write_text(script)
+    forking = "            pid = __import__('os').fork()\n            pid or sys.exit()"
+    (vendor / "prove.py").write_text(PROVE.replace("            pass", forking))
     prove(vendor, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
     assert sorted(span.name for span in receiver.spans) == ["layer MatMul", "proof", "session"]
     assert receiver.other_paths == ["/v1/metrics"]
