@@ -30,7 +30,7 @@ class OtelPlugin:
 
     Args:
         tracer_provider: The application's tracer provider. It makes the spans, and is never shut down. Without one, the
-            configured destinations are used, or else the global provider if the SDK made it.
+            configured destinations are used, or else the global provider if the application has set one.
         meter_provider: The application's meter provider, with the same rules for metrics.
         logger_provider: The application's logger provider, with the same rules for log records.
         settings: Values that override the configuration table ``[otel]``.

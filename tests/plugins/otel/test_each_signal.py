@@ -129,9 +129,8 @@ class TestWithTracingAlone:
         assert host.health() == {"spans_handed_over": 3, "spans_unsampled": 0}
         (line,) = warnings(caplog)
         assert line == (
-            "otel: metrics and logs go nowhere, because no provider of the application and no endpoint takes them: "
-            "set OTEL_EXPORTER_OTLP_ENDPOINT, or leave them out with OTEL_METRICS_EXPORTER=none, "
-            "OTEL_LOGS_EXPORTER=none"
+            "otel: metrics and logs go nowhere, because no provider and no endpoint takes them: set "
+            "OTEL_EXPORTER_OTLP_ENDPOINT, or leave them out with OTEL_METRICS_EXPORTER=none, OTEL_LOGS_EXPORTER=none"
         )
 
     def test_what_is_turned_off_is_not_missed(
