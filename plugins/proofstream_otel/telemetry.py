@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proofstream import Batch, ConfigError, PluginContext, TraceStarted, warn_user
+from proofstream import Batch, ConfigError, PluginContext, TraceStarted
 from proofstream_otel import destinations, environment, settings
 from proofstream_otel.metrics.measuring import Measuring
 from proofstream_otel.metrics.own_meter import OwnMeter
@@ -38,6 +38,7 @@ class Telemetry:
             PluginError: A destination needs packages that are not installed.
         """
         chosen = settings.read(table)
+        self._log = context.log
         interval_s = chosen.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
         self._destinations = destinations.choose(chosen, context, providers)
         meter = self._destinations.meter
@@ -107,10 +108,10 @@ class Telemetry:
     def _note_late_providers(self) -> None:
         """Say which providers came too late. They are not used, because the spans of a trace must stay together."""
         if late := self._destinations.note_late_providers():
-            names = " and ".join(signal.name for signal in late)
-            warn_user(
-                f"otel: the application has set up a provider for {names} after the session was opened: proofstream's "
-                f"do not go there; set it up before open_session"
+            self._log.warning(
+                "the application has set up a provider for %s after the session was opened: proofstream's do not "
+                "go there; set it up before open_session",
+                " and ".join(signal.name for signal in late),
             )
 
     def _listeners(self, rounds: Rounds) -> list[Listener]:

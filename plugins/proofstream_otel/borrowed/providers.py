@@ -11,10 +11,16 @@ from typing import Any
 
 from opentelemetry import _logs, metrics, trace
 
-from proofstream_otel.values.signals import METRICS, TRACES, Signal
+from proofstream_otel.values.signals import LOGS, METRICS, TRACES, Signal
 
 _API = ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs", "opentelemetry.logs")
 _MOST_WRAPPERS = 8
+_LISTENERS = {
+    TRACES: ("_active_span_processor", "_span_processors"),
+    METRICS: ("_metric_readers",),
+    LOGS: ("_multi_log_record_processor", "_log_record_processors"),
+}
+"""Where the SDK's providers keep what exports. If another version has it elsewhere, nothing is said."""
 _UNNAMED = "unknown_service"
 """How the SDK's name of a service begins that was given none."""
 
@@ -35,6 +41,16 @@ def is_stand_in(provider: Any) -> bool:
         if provider is None:
             break
     return False
+
+
+def is_deaf(provider: Any, signal: Signal) -> bool:
+    """Return whether a provider of the SDK has been given nothing that would export, so far."""
+    part = provider
+    while hasattr(part, "provider"):
+        part = part.provider
+    for name in _LISTENERS[signal]:
+        part = getattr(part, name, None)
+    return part in ((), [])
 
 
 def shown(provider: object) -> str:

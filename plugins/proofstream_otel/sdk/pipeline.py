@@ -14,7 +14,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.util.re import parse_env_headers
 
-from proofstream import ConfigError, PluginContext, PluginError, safe_text, warn_user
+from proofstream import ConfigError, PluginContext, PluginError, safe_text
 from proofstream_otel import environment
 from proofstream_otel.sdk.capture import captured
 from proofstream_otel.sdk.counting import CountedLogs, CountedSpans, Tally
@@ -49,7 +49,7 @@ class SdkPipeline:
         if settings.file is not None:
             raise ConfigError("otel.file: only our own pipeline writes files: remove otel.pipeline = 'sdk'")
         for key in sorted(settings.model_fields_set & _UNUSED.keys()):
-            warn_user(f"otel.{key} has no effect with otel.pipeline = 'sdk': set {_UNUSED[key]}")
+            context.log.warning("otel.%s has no effect with otel.pipeline = 'sdk': set %s", key, _UNUSED[key])
         self._log = context.log
         self._owner = os.getpid()
         self._tallies: list[Tally] = []

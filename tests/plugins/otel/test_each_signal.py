@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,7 +127,7 @@ class TestWithTracingAlone:
         assert host.health() == {"spans_handed_over": 3, "spans_unsampled": 0}
         (line,) = warnings(caplog)
         assert line == (
-            "otel: metrics and logs go nowhere, because no provider and no endpoint takes them: set "
+            "metrics and logs go nowhere, because no provider and no endpoint takes them: set "
             "OTEL_EXPORTER_OTLP_ENDPOINT, or leave them out with OTEL_METRICS_EXPORTER=none, OTEL_LOGS_EXPORTER=none"
         )
 
@@ -156,19 +154,20 @@ class TestWithTracingAlone:
         assert spans.get_finished_spans() == ()
 
 
-SAID = """
-import proofstream
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-trace.set_tracer_provider(TracerProvider())
-with proofstream.open_session(plugins=["otel"]):
-    pass
-"""
-
-
-def test_it_is_said_without_logging_set_up() -> None:
-    done = subprocess.run([sys.executable, "-c", SAID], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stderr.count("metrics and logs go nowhere") == 1
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_provider_without_a_processor_is_named(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: bool
+) -> None:
+    bare = TracerProvider(shutdown_on_exit=False)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: bare)
+    with caplog.at_level(logging.INFO):
+        run(kit, config={"metrics": False, "logs": False}, asked=asked)
+    (record,) = [record for record in caplog.records if "nowhere" in record.getMessage()]
+    assert record.levelno == (logging.WARNING if asked else logging.INFO)
+    assert record.getMessage() == (
+        "traces go nowhere so far: the application's provider has nothing that exports them; give it a processor or "
+        "reader, or set otel.pipeline = 'own'"
+    )
 
 
 class TestPassedIn:
@@ -209,6 +208,6 @@ def test_a_provider_that_comes_too_late_is_named_once(
     assert len(receiver.spans) == 3, "the spans of a trace stay together"
     (line,) = warnings(caplog)
     assert line == (
-        "otel: the application has set up a provider for traces after the session was opened: "
+        "the application has set up a provider for traces after the session was opened: "
         "proofstream's do not go there; set it up before open_session"
     )

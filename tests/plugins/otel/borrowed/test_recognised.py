@@ -10,14 +10,17 @@ import pytest
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import ConsoleLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from proofstream import TraceStarted
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin
-from proofstream_otel.borrowed.providers import is_stand_in
+from proofstream_otel.borrowed.providers import is_deaf, is_stand_in
+from proofstream_otel.values.signals import LOGS, METRICS, TRACES, Signal
 
 
 @dataclass
@@ -56,6 +59,19 @@ class Silent(trace.NoOpTracerProvider):
 )
 def test_what_leads_nowhere(provider: Any, stands_in: bool) -> None:
     assert is_stand_in(provider) is stands_in
+
+
+def test_what_exports_nothing_so_far() -> None:
+    tracer = TracerProvider(shutdown_on_exit=False)
+    logger = LoggerProvider(shutdown_on_exit=False)
+    pairs: list[tuple[Any, Signal]] = [(Wrapper(tracer), TRACES), (logger, LOGS)]
+    assert [is_deaf(*pair) for pair in pairs] == [True, True]
+    assert is_deaf(MeterProvider(shutdown_on_exit=False), METRICS)
+    tracer.add_span_processor(SpanProcessor())
+    logger.add_log_record_processor(SimpleLogRecordProcessor(ConsoleLogRecordExporter()))
+    assert [is_deaf(*pair) for pair in pairs] == [False, False]
+    assert not is_deaf(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False), METRICS)
+    assert not is_deaf(PlainProvider(), TRACES)
 
 
 class PlainSpan(NonRecordingSpan):

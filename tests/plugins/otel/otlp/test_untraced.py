@@ -1,4 +1,4 @@
-"""Our own requests make no spans in an application that instruments its HTTP client or gRPC, and carry no traceparent."""
+"""Our own requests make no spans, and carry no traceparent, where an application instruments its HTTP client or gRPC."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_over_grpc(kit: Any, monkeypatch: pytest.MonkeyPatch, closed: str) -> No
     open_channel = grpc.insecure_channel
 
     class Instrumentation(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # it ships no types
-        def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
             seen.append(is_hidden())
-            return continuation(details, request)
+            return continuation(client_call_details, request)
 
     def instrumented(*arguments: Any, **how: Any) -> Any:
         return grpc.intercept_channel(open_channel(*arguments, **how), Instrumentation())

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 PROVE = """
+import logging
 import sys
 import proofstream
 from opentelemetry import _logs, metrics, propagate, trace
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
 textmap = propagate.get_global_textmap()
 with proofstream.open_session(plugins=["otel"]) as session:
     with session.proof(num_layers=1, model_name="mlp") as proof:
