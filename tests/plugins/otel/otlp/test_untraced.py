@@ -1,4 +1,4 @@
-"""Our own requests make no spans, and carry no traceparent, where an application instruments its HTTP client or gRPC."""
+"""Our own requests make no spans, and carry no traceparent, where an application instruments HTTP clients or gRPC."""
 
 from __future__ import annotations
 
