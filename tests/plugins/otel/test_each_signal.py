@@ -166,7 +166,7 @@ def test_a_provider_without_a_processor_is_named(
     assert record.levelno == (logging.WARNING if asked else logging.INFO)
     assert record.getMessage() == (
         "traces go nowhere so far: the application's provider has nothing that exports them; give it a processor or "
-        "reader, or set otel.pipeline = 'own'"
+        'reader, or set otel.pipeline = "own"'
     )
 
 

@@ -169,7 +169,7 @@ def test_what_is_not_installed_is_named_and_the_proof_goes_on(
 
 def test_settings_without_effect_are_named(vendor: Path) -> None:
     _, _, err = prove(vendor, **NO_OTHERS, OTEL_TRACES_EXPORTER="acme", PROOFSTREAM_OTEL_METRIC_INTERVAL_S="5")
-    assert "otel.metric_interval_s has no effect with otel.pipeline = 'sdk': set OTEL_METRIC_EXPORT_INTERVAL" in err
+    assert 'otel.metric_interval_s has no effect with otel.pipeline = "sdk": set OTEL_METRIC_EXPORT_INTERVAL' in err
 
 
 def test_a_silent_receiver_does_not_hold_the_process(vendor: Path, silent: str) -> None:
