@@ -36,8 +36,11 @@ def make_pki(folder: Path) -> Pki:
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
 
-    openssl("req", "-x509", *_EC, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-days", "3650")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\n")
+    about = ("-subj", "/CN=authority", "-days", "3650", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl("req", "-x509", *_EC, "-keyout", "ca.key", "-out", "ca.pem", *about)
+    (folder / "names").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+    )
     for name in ("server", "client"):
         openssl("req", *_EC, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "3650", "-extfile", "names")

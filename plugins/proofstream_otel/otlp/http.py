@@ -39,10 +39,8 @@ _SHOWN_CHARS = 60
 _GRPC_PORT = 4317
 _SETTINGS = "\x04"
 """The type of the frame that a gRPC server sends first, in the fourth byte."""
-_BROKEN = (ConnectionError, HTTPException, ssl.SSLError)
-"""What comes of speaking HTTP to a server that speaks gRPC, if not that frame,"""
-_AWAY = (ConnectionRefusedError,)
-"""and what does not."""
+_BROKEN = (BrokenPipeError, ConnectionResetError, HTTPException, ssl.SSLError)
+"""What comes of speaking HTTP to a server that speaks gRPC, if not that frame."""
 
 
 class HttpTransport:
@@ -97,8 +95,7 @@ class HttpTransport:
             return f"the proxy cannot be used: {text}"
         if isinstance(cause, BadStatusLine) and str(cause)[:2] == "\0\0" and str(cause)[3:4] == _SETTINGS:
             return f"gRPC answers there; {self._other_protocol}"
-        is_broken = isinstance(cause, _BROKEN) and not isinstance(cause, _AWAY)
-        if is_broken and self._address.port == _GRPC_PORT and self._proxy is None:
+        if isinstance(cause, _BROKEN) and self._address.port == _GRPC_PORT and self._proxy is None:
             return f"{text}; {_GRPC_PORT} is the port of gRPC: {self._other_protocol}"
         return text
 

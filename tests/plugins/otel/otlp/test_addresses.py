@@ -19,6 +19,7 @@ from pki import Pki, make_pki
 from proofstream import ConfigError
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin, addresses
+from proofstream_otel.otlp import grpc, http
 
 OTLP = "OTEL_EXPORTER_OTLP_"
 QUOTED = "has a quotation mark at its end; leave the marks out (some readers of env files keep them)"
@@ -263,8 +264,8 @@ class TestTls:
 
 
 @contextlib.contextmanager
-def proxy(answer: bytes) -> Generator[str]:
-    """The URL of a proxy that answers every request with these bytes; with none it accepts and stays silent."""
+def proxy(answer: bytes, *, closes: bool = False) -> Generator[str]:
+    """The URL of a server that answers every request with these bytes; with none it stays silent, or closes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.05)
         ended = threading.Event()
@@ -276,7 +277,7 @@ def proxy(answer: bytes) -> Generator[str]:
                     connection, _ = server.accept()
                     held.append(connection)
                     connection.settimeout(1.0)
-                    if answer:
+                    if answer or closes:
                         connection.recv(65536)
                         connection.sendall(answer)
                         connection.close()
@@ -288,6 +289,25 @@ def proxy(answer: bytes) -> Generator[str]:
         thread.join(5)
         for connection in held:
             connection.close()
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x15\x03\x01\x00\x02\x02\x46"])
+def test_the_port_of_the_other_protocol_is_named_when_the_connection_breaks(
+    kit: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answer: bytes
+) -> None:
+    with proxy(answer, closes=True) as url:
+        monkeypatch.setattr(http, "_GRPC_PORT", int(url.rpartition(":")[2]))
+        run(kit, url)
+        monkeypatch.setattr(grpc, "_HTTP_PORT", int(url.rpartition(":")[2]))
+        run(kit, url.replace("http", "grpc"))
+    assert (
+        "is the port of gRPC: OTLP over HTTP has port 4318 by default, and the endpoint for gRPC begins with grpc://"
+        in (caplog.text)
+    )
+    assert (
+        "is the port of HTTP: OTLP over gRPC has port 4317 by default, and the endpoint for HTTP begins with http://"
+        in (caplog.text)
+    )
 
 
 class TestProxies:
