@@ -1,4 +1,4 @@
-"""Says which address a receiver or a proxy has, and what is wrong with one that can have none.
+"""Takes the address of a receiver or a proxy apart, and says why a text cannot be one.
 
 An address may hold a password, so no message quotes one as it is: `without_secrets` does.
 """

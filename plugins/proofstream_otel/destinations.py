@@ -231,7 +231,7 @@ class _Opening:
             return []  # it is not used, or not for traces, which most of the variables concern
         found = variables.notes(os.environ)
         if environment.is_turned_off(TRACES) and settings.traces is None:
-            found.append("OTEL_TRACES_EXPORTER is none: no traces are exported (otel.traces = true exports them)")
+            found.append("OTEL_TRACES_EXPORTER=none: no traces are exported (otel.traces = true exports them)")
         return list(dict.fromkeys([*found, *self._about_endpoints]))
 
     @cached_property

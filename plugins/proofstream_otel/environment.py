@@ -2,7 +2,7 @@
 
 No public function does that: the official exporters resolve these variables in private functions, which differ between
 HTTP and gRPC, and which log a bad value and fall back to a default where we refuse to start. Where the SDK does have
-public parts, this plugin uses them: for the sampler, the resource and the headers.
+public parts, this plugin uses them: its samplers, and its resource. `variables` lists what becomes of each variable.
 """
 
 from __future__ import annotations
@@ -101,18 +101,13 @@ def is_sdk_disabled() -> bool:
     return _word("OTEL_SDK_DISABLED") == "true"
 
 
-def exporter(name: str, signal: Signal) -> str | None:
-    """Return an OTEL_EXPORTER_OTLP_ variable: the signal's own one, or else the one for all signals."""
-    return _exporter(name, signal)[1] or None
-
-
 def exporter_variable(name: str, signal: Signal) -> str:
-    """Return the name of the variable that `exporter` reads: of the one for all signals, if neither is set."""
+    """Return which OTEL_EXPORTER_OTLP_ variable counts: the signal's own one if it is set, or else the general one."""
     return _exporter(name, signal)[0]
 
 
 def _exporter(name: str, signal: Signal) -> tuple[str, str]:
-    """Return such a variable's name and value; the value is empty if neither is set."""
+    """Return that variable and its value, which is empty if it is not set."""
     own, common = f"{_EXPORTER}{signal.variable}_{name}", f"{_EXPORTER}{name}"
     said = _text(own)
     return (own, said) if said else (common, _text(common))

@@ -101,7 +101,7 @@ def _check_pair(certificate: TlsFile, key: TlsFile | None) -> None:
 
 
 def _fault_of_pair(certificate: TlsFile, key: TlsFile | None, error: Exception, *, is_encrypted: bool) -> str:
-    """Say what is wrong with a certificate and its key."""
+    """Say why a certificate and its key cannot be used."""
     shown = safe_text(str(certificate.path))
     holder = key or certificate
     if is_encrypted:

@@ -12,7 +12,6 @@ from opentelemetry.sdk import _configuration
 from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.resources import OTELResourceDetector
 from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.util.re import parse_env_headers
 
 from proofstream import ConfigError, PluginContext, PluginError, safe_text
 from proofstream_otel import environment
@@ -148,7 +147,7 @@ def _names(settings: Settings, signal: Signal) -> list[str]:
     if os.environ.get(f"OTEL_{signal.variable}_EXPORTER", "").strip():
         return []
     # The SDK would take gRPC, but the specification recommends what our own pipeline does.
-    return [_GRPC if environment.exporter("PROTOCOL", signal) == "grpc" else _HTTP]
+    return [_GRPC if environment.is_grpc(signal) else _HTTP]
 
 
 def _exporter_arguments(settings: Settings) -> dict[type[Any], dict[str, Any]]:
@@ -168,7 +167,7 @@ def _said(settings: Settings, signal: Signal, name: str) -> dict[str, Any]:
     if endpoint and is_grpc == (name == _GRPC):
         said["endpoint"] = endpoint.replace("grpc", "http", 1) if is_grpc else _with_path(endpoint, signal)
     if settings.headers:
-        of_environment = parse_env_headers(environment.exporter("HEADERS", signal) or "", liberal=True)
+        of_environment = environment.headers(signal)
         said["headers"] = {**of_environment, **{key.lower(): value for key, value in settings.headers.items()}}
     return said
 

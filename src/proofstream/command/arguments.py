@@ -71,7 +71,7 @@ def settle_optional_values(
 ) -> list[str]:
     """Write each ``--flag [VALUE]`` as ``--flag=VALUE``, so that the parser need not guess about the next word.
 
-    A URL that no source has the scheme of is the value, too, if the flag takes URLs: its plugin says what is wrong.
+    A URL that no source has the scheme of is the value, too, if the flag takes URLs: its plugin says why it cannot be.
 
     Raises:
         UsageError: The next word is an address without the beginning that the value must have.

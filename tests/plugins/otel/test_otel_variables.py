@@ -92,9 +92,9 @@ OTLP = (
 
 UNASKED = {
     "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT",  # no link has attributes
-    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",  # its one good value is what is done
+    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",  # its one good value is all that there is
 }
-"""What is honoured without being asked for."""
+"""Variables that are honoured without being asked for."""
 
 PLAUSIBLE = {
     "OTEL_SDK_DISABLED": "false",
@@ -206,7 +206,7 @@ def test_an_empty_variable_is_not_set() -> None:
 
 
 def test_what_is_honoured_is_read(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever lists a variable as honoured has to ask for it somewhere."""
+    """A variable that is listed as honoured is asked for somewhere."""
     asked: set[str] = set()
     environ_type: Any = type(os.environ)
     plain = environ_type.__getitem__
@@ -254,7 +254,7 @@ class TestExporters:
         assert [record.body for record in receiver.logs] == ["hello"]
         assert "spans_exported" not in host.health()
         assert warnings(caplog) == [
-            "OTEL_TRACES_EXPORTER is none: no traces are exported (otel.traces = true exports them)"
+            "OTEL_TRACES_EXPORTER=none: no traces are exported (otel.traces = true exports them)"
         ]
 
     def test_the_table_wins(self, kit: Any, receiver: Any, monkeypatch: Any, caplog: Any) -> None:
@@ -558,7 +558,7 @@ class TestTemporality:
 
 
 class TestOthers:
-    """The rest of what is honoured."""
+    """The other variables that are honoured."""
 
     def test_exemplars_of_unsampled_spans(self, kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
