@@ -254,6 +254,8 @@ def _of_python() -> Iterable[Variable]:
     yield _named("OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES", "ours are the specification's")
     for name in ("CONTEXT", "TRACER_PROVIDER", "METER_PROVIDER", "LOGGER_PROVIDER"):
         yield _elsewhere(f"OTEL_PYTHON_{name}", "OpenTelemetry's API reads it for the whole process")
+    for name in ("CONFIGURATOR", "DISTRO"):
+        yield _elsewhere(f"OTEL_PYTHON_{name}", 'makes the providers of `otel.pipeline = "sdk"`')
     yield _elsewhere("OTEL_PYTHON_LOGGING_AUTO_INSTRUMENTATION_ENABLED", "concerns the application's own log records")
 
 
