@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from proofstream.command.settings import defaults_of, shown
 from proofstream.contracts import Command, Option, OptionKind, Tool
 from proofstream.loader import PluginRecord, Registry
 
@@ -44,18 +45,12 @@ def describe_plugin(record: PluginRecord, registry: Registry) -> dict[str, Any]:
     }
 
 
-def settings_of(record: PluginRecord) -> list[dict[str, Any]]:
+def settings_of(record: PluginRecord) -> list[dict[str, str]]:
     """Return the keys of the plugin's configuration table, if it says which it has."""
-    model: Any = getattr(record, "settings", None)
-    fields: dict[str, Any] = getattr(model, "model_fields", {})
+    model = record.settings_model()
     return [
-        {
-            "key": f"{record.name}.{key}",
-            "type": inspect.formatannotation(field.annotation),
-            "default": None if field.is_required() else repr(field.get_default(call_default_factory=True)),
-            "meaning": " ".join((field.description or "").split()),
-        }
-        for key, field in fields.items()
+        {"key": key.full_name, "type": key.type, "default": shown(key.default), "meaning": key.meaning}
+        for key in ([] if model is None else defaults_of(record.name, model))
     ]
 
 

@@ -75,6 +75,11 @@ def keys_of(config: Config, models: Mapping[str, type[BaseModel]]) -> list[Key]:
     return keys
 
 
+def defaults_of(table: str, model: type[BaseModel]) -> list[Key]:
+    """Return the keys of one table, as they are where nothing is set."""
+    return list(_declared(table, model, Config()))
+
+
 def chosen(keys: Sequence[Key], words: Iterable[str]) -> list[Key]:
     """Return the keys that the user asks for by a table, a key, or a part of one; all without a word.
 

@@ -132,6 +132,15 @@ def test_a_plugin_is_described(capsys: pytest.CaptureFixture[str], counter: str)
     assert "shear FILE" in out
 
 
+def test_a_plugin_s_settings_are_those_that_the_listing_of_keys_has(capsys: pytest.CaptureFixture[str]) -> None:
+    described = told(capsys, "plugins", "record")["settings"]
+    listed = told(capsys, "config", "record")
+    assert [(row["key"], row["type"], row["meaning"]) for row in described] == [
+        (row["key"], row["type"], row["meaning"]) for row in listed
+    ]
+    assert {"key": "record.overwrite", "type": "true or false", "default": "false"}.items() <= described[1].items()
+
+
 def test_a_plugin_s_kind_is_described_too(capsys: pytest.CaptureFixture[str], counter: str) -> None:
     described = told(capsys, "events", "Sheep", counter)
     assert [(f["name"], f["nullable"], f["optional"], f["meaning"]) for f in described["fields"]] == [
