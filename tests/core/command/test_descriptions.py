@@ -95,8 +95,8 @@ def test_types_are_words(capsys: pytest.CaptureFixture[str]) -> None:
     described = told(capsys, "events", "SumcheckRound")
     types = {field["name"]: (field["type"], field["optional"], field["nullable"]) for field in described["fields"]}
     assert types["round"] == ("integer", False, False)
-    assert types["poly_deg2"] == ("RoundPoly", False, True)
-    assert types["claim_value_approx"] == ("number", False, True)
+    assert types["poly_deg2"] == ("RoundPoly", True, True)
+    assert types["claim_value_approx"] == ("number", True, True)
     assert [field["type"] for field in described["parts"]["RoundPoly"]] == ["SecureField"] * 3
     assert [field["type"] for field in described["parts"]["SecureField"]] == ["integer below 2^32"] * 4
     assert described["bulk"] is True
