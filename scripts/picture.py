@@ -40,7 +40,7 @@ def frames(command: str, folder: str) -> tuple[str, str]:
         live = ""
         while time.monotonic() < deadline and "the results" not in (now := screen()):
             if " 75 %" in now:
-                live = now
+                live = re.sub(r"\n{3,}", "\n\n", now)  # the view is at the bottom, far below what was said before
             time.sleep(0.05)
         time.sleep(0.5)  # until the report is complete
         return live, screen("-S", "-")  # from the beginning: the report is longer than the terminal

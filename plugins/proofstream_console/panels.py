@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from proofstream_console import words
@@ -21,6 +22,7 @@ _LEAST_WIDTH = 38
 _WIDEST = 64
 _GAP = 3
 _BAR_MAX = 20
+_TOTAL_FROM_WIDTH = 46
 
 
 def draw_panels(summary: RunSummary, *, width: int, room: int, rows: int) -> list[Text]:
@@ -56,9 +58,12 @@ def _kinds(summary: RunSummary, width: int, height: int) -> list[Text]:
     lines = [Text("  time in layers, by kind", style="dim")]
     for kind, tally in tallies[: height - 1] if whole else []:
         share = tally.total_ns / whole
-        line = Text(f"  {kind:<10} ", kind_style(kind)).append(f"{fine_percent(share):>7}")
-        line.append(f" {duration(tally.total_ns) if tally.timed else '':>8}", "dim")
-        line.append(f"  {bar(share, min(_BAR_MAX, width - 32))}", kind_style(kind))
+        total = f" {duration(tally.total_ns):>8}" if width >= _TOTAL_FROM_WIDTH else ""
+        line = (
+            Text("  ").append(f"{kind:<10}", kind_style(kind)).append(f" {fine_percent(share):>7}").append(total, "dim")
+        )
+        room = min(_BAR_MAX, width - cell_len(line.plain) - 2)
+        line.append(f"  {bar(share, room)}", kind_style(kind))
         lines.append(line)
     return lines
 

@@ -13,13 +13,15 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from emulator import Emulator
 
 END_S = 5.0
 """What the product promises after the first signal."""
@@ -126,7 +128,13 @@ def place(kind: str, opened: ExitStack) -> Place:
     return Place(out, err, reader, {"TERM": "xterm-256color"} if terminal else {})
 
 
-def start(where: Place, *words: str, opened: ExitStack, program: tuple[str, ...] = ("-m", "proofstream")) -> Any:
+def start(
+    where: Place,
+    *words: str,
+    opened: ExitStack,
+    program: tuple[str, ...] = ("-m", "proofstream"),
+    apart: Mapping[str, Any] = MappingProxyType({"start_new_session": True}),
+) -> Any:
     left_out = ("PROOFSTREAM_", "OTEL_", "NO_COLOR", "COLUMNS")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     child = subprocess.Popen(
@@ -135,7 +143,7 @@ def start(where: Place, *words: str, opened: ExitStack, program: tuple[str, ...]
         stdout=where.out,
         stderr=where.err,
         env={**environ, **where.variables},
-        start_new_session=True,
+        **apart,
     )
     opened.callback(child.wait)
     opened.callback(child.kill)
@@ -320,15 +328,46 @@ def test_a_terminal_that_is_read_gets_its_cursor_and_the_whole_report(opened: Ex
     assert child.returncode == 130
 
 
-def test_a_run_that_is_cut_off_gives_the_cursor_back(opened: ExitStack, tmp_path: Path) -> None:
+def what_it_shows(written: bytes) -> Emulator:
+    """A terminal after all of that. No part of it is kept from scrolling."""
+    terminal = Emulator(columns=80, lines=24)
+    terminal.write(written.decode())
+    assert terminal.shows_cursor
+    assert terminal.scrolls == (0, 24)
+    return terminal
+
+
+def test_a_run_that_is_cut_off_gives_the_terminal_back(opened: ExitStack, tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(STUCK)
     where = place("terminal", opened)
     child = start(where, "run", "-", "--console", "--plugin-file", str(tmp_path / "stuck.py"), opened=opened)
     send(child, START)
-    read_until(where.reader, HIDE_CURSOR)
+    written = read_until(where.reader, b"mlp on cpu")
     for _ in range(2):
         child.send_signal(signal.SIGINT)
         time.sleep(0.1)
     child.wait(SECOND_S + SLACK_S)
-    assert SHOW_CURSOR in read_now(where.reader)
+    written += read_now(where.reader)
+    assert not any(line.startswith("mlp on cpu  ") for line in what_it_shows(written).said)
     assert child.returncode == 130
+
+
+def test_a_run_that_is_suspended_gives_the_terminal_back_and_draws_again_later(opened: ExitStack) -> None:
+    where = place("terminal", opened)
+    child = start(where, "run", "-", "--console", opened=opened, apart={"process_group": 0})
+    send(child, START)
+    written = read_until(where.reader, b"mlp on cpu")
+    child.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    written += read_now(where.reader)
+    assert not any("mlp on cpu" in line for line in what_it_shows(written).screen)
+    os.write(where.err, b"the shell says this\n" * 30)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGCONT)
+    written += read_until(where.reader, b"mlp on cpu")
+    child.send_signal(signal.SIGINT)
+    child.wait(END_S + SLACK_S)
+    said = what_it_shows(written + read_now(where.reader)).said
+    assert said.count("the shell says this") == 30
+    assert not any(line.startswith("mlp on cpu  ") for line in said)
