@@ -22,7 +22,7 @@ class Settings(BaseModel):
         refresh_s: The fewest seconds between two drawings of the live view.
         max_layers: Lines for active layers in the live view.
         max_proofs: Proofs in the live view, and in the closing table.
-        slowest: Lines for the slowest layers in the closing table.
+        slowest: Lines for the slowest layers, in the closing table and in a large live view.
         progress_s: In plain mode, seconds until an open proof is mentioned again.
         log_lines_per_s: Lines of the producer's log that are shown per second, on average; the others are counted.
     """

@@ -143,7 +143,7 @@ def test_live_view_of_a_running_proof_in_a_larger_terminal() -> None:
         "  █◆··",
         "  layer    2  MatMul      1×4 → 1×2  GPU 1                                1.50 s",
         "  time in layers, by kind                  slowest layers",
-        "  MatMul     100.0 %  ███████████████         3  MatMul       1.00 ms",
+        "  MatMul     100.0 %  ████████████████        3  MatMul       1.00 ms",
         "0 rounds · nothing lost",
     ]
 
