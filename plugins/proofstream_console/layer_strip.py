@@ -84,16 +84,26 @@ class LayerStrip:
             announced: Layers that the producer announced; 0 if it did not.
             active: The layers that are in progress.
         """
-        layers = max(announced, self.begun)
-        wanted = math.ceil(layers / self._per_cell)
-        group = max(1, math.ceil(wanted / max(1, width * rows)))
+        wanted, group = self._grouped(width, rows, announced)
         running = {self._open[layer] // self._per_cell // group for layer in active if layer in self._open}
         cells = _merged(self._cells, group)
-        longest = max((cell.longest_ns for cell in cells), default=0)
+        longest = self._longest_ns()
         marks = [_mark(cell, longest, is_running=at in running) for at, cell in enumerate(cells)]
         marks += [Text(DOT, "bright_black")] * (math.ceil(wanted / group) - len(marks))
         each = math.ceil(len(marks) / max(1, math.ceil(len(marks) / width)))
         return [Text("  ").append_text(Text("").join(marks[at : at + each])) for at in range(0, len(marks), each)]
+
+    def scale(self, *, width: int, rows: int, announced: int) -> tuple[int, int]:
+        """Return how many layers a mark stands for, and the time of the tallest one in nanoseconds."""
+        return self._per_cell * self._grouped(width, rows, announced)[1], self._longest_ns()
+
+    def _grouped(self, width: int, rows: int, announced: int) -> tuple[int, int]:
+        """Return how many cells there are with those to come, and how many of them go into one mark."""
+        cells = math.ceil(max(announced, self.begun) / self._per_cell)
+        return cells, max(1, math.ceil(cells / max(1, width * rows)))
+
+    def _longest_ns(self) -> int:
+        return max((cell.longest_ns for cell in self._cells), default=0)
 
 
 def _merged(cells: Sequence[Cell], group: int) -> list[Cell]:

@@ -88,7 +88,8 @@ class LiveView:
             width=width,
             room=part_room,
             strip_rows=strip_rows,
-            keeps_strip=height >= _SPACIOUS_FROM_LINES,
+            is_spacious=height >= _SPACIOUS_FROM_LINES,
+            is_alone=drawn == 1,
         )
         blocks = [view.proof(proof) for proof in shown] + [view.outside(*group) for group in after]
         lines = [line for block in blocks for line in block[: self._height_of(len(block), room, drawn)]]
@@ -106,8 +107,7 @@ class LiveView:
         """Return the lines for sessions that wait for a proof, those that are heard first."""
         waiting = sorted(self._summary.waiting, key=lambda session: not session.events)
         if not waiting:
-            what = "the next proof" if self._summary.totals.proofs else "a prover"
-            return [Text(f"{WAIT} waiting for {what}", style="cyan")]
+            return [self._nobody(width)]
         blocks = [self._waiting(session, width) for session in waiting[: self._max_proofs]]
         lines = [line for block in blocks for line in block]
         hidden = len(waiting) - len(blocks)
@@ -116,6 +116,14 @@ class LiveView:
             hidden += max(0, len(lines) - max(1, room - 1))
         more = [Text(f"+ {counted(hidden, 'more session')} waiting", style="dim")] if hidden else []
         return [*lines[: max(1, room - len(more))], *more][:room]
+
+    def _nobody(self, width: int) -> Text:
+        """Return the line for no session at all. A prover may have connected: it would have sent nothing so far."""
+        if self._summary.was_opened:
+            return Text(f"{WAIT} waiting for the next proof", style="cyan")
+        waited_ns = round(self._summary.running_s * 1e9)
+        line = Text(f"{WAIT} waiting for a first event", style="cyan")
+        return both_sides(line, Text(duration(waited_ns), style="cyan"), width) if waited_ns else line
 
     def _waiting(self, session: SessionSummary, width: int) -> list[Text]:
         waited_ns = self._summary.waited_ns(session)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from proofstream_console import words
-from proofstream_console.formats import bar, duration, fine_percent, index, kind_style
+from proofstream_console.formats import UNKNOWN, bar, count, counted, duration, fine_percent, index, kind_style, shapes
 from proofstream_console.proof_summary import LayerSummary
 from proofstream_console.proof_view import append_if_fits
 from proofstream_console.run_summary import RunSummary
@@ -19,10 +19,12 @@ _LEAST_LINES = 4
 
 _MAX_LINES = 9
 _LEAST_WIDTH = 38
-_WIDEST = 64
+_WIDEST = 51
+"""Three of them are as wide as the lines above."""
+
 _GAP = 3
 _BAR_MAX = 20
-_TOTAL_FROM_WIDTH = 46
+_TOTAL_FROM_WIDTH, _COUNT_FROM_WIDTH = 46, 50
 
 
 def draw_panels(summary: RunSummary, *, width: int, room: int, rows: int) -> list[Text]:
@@ -55,16 +57,19 @@ def _beside(panels: Sequence[Sequence[Text]], width: int) -> list[Text]:
 def _kinds(summary: RunSummary, width: int, height: int) -> list[Text]:
     tallies = sorted(summary.by_kind.items(), key=lambda item: -item[1].total_ns)
     whole = sum(tally.total_ns for _, tally in tallies)
-    lines = [Text("  time in layers, by kind", style="dim")]
-    for kind, tally in tallies[: height - 1] if whole else []:
-        share = tally.total_ns / whole
-        total = f" {duration(tally.total_ns):>8}" if width >= _TOTAL_FROM_WIDTH else ""
-        line = (
-            Text("  ").append(f"{kind:<10}", kind_style(kind)).append(f" {fine_percent(share):>7}").append(total, "dim")
-        )
+    layers = sum(tally.count for _, tally in tallies)
+    title = Text("  time in layers, by kind", style="dim")
+    said = f"   {duration(whole) if whole else UNKNOWN} in {counted(layers, 'layer')}"
+    lines = [append_if_fits(title, Text(said, style="dim"), width)]
+    for kind, tally in tallies[: height - 1]:
+        line = Text("  ").append(f"{kind:<10}", kind_style(kind))
+        line.append(f" {fine_percent(tally.total_ns / whole) if whole else UNKNOWN:>7}")
+        if width >= _TOTAL_FROM_WIDTH:
+            line.append(f" {words.total_time(tally):>8}", "dim")
+        if width >= _COUNT_FROM_WIDTH:
+            line.append(f" {count(tally.count):>7}", "dim")
         room = min(_BAR_MAX, width - cell_len(line.plain) - 2)
-        line.append(f"  {bar(share, room)}", kind_style(kind))
-        lines.append(line)
+        lines.append(line.append(f"  {bar(tally.total_ns / whole if whole else 0.0, room)}", kind_style(kind)))
     return lines
 
 
@@ -85,8 +90,17 @@ def _layers(title: str, layers: Sequence[LayerSummary], width: int, *, many: boo
             number, _, model = words.layer_proof(layer).partition(" ")
             line.append(f"  proof {number}", "dim")
             line = append_if_fits(line, Text(f" {model}", style="dim"), width)
+        for detail in _details(layer):
+            line = append_if_fits(line, Text(f"  {detail}", style="dim"), width)
         lines.append(line)
     return lines
+
+
+def _details(layer: LayerSummary) -> list[str]:
+    details = ["aborted"] if layer.aborted else []
+    if layer.input_shape is not None and layer.output_shape is not None:
+        details.append(shapes(layer.input_shape, layer.output_shape))
+    return [*details, counted(layer.rounds, "round")] if layer.rounds else details
 
 
 _PANELS = (_kinds, _slowest, _last)

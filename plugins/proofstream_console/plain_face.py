@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from proofstream import Interval, Phase, safe_text
@@ -22,9 +23,11 @@ from proofstream_console.pace import Bucket
 from proofstream_console.phase_summary import path_of, running_parts
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.run_summary import RunSummary
+from proofstream_console.session_summary import SessionSummary
 
 _STEP = 0.1
 _STEPS_PER_S = 1.0
+_LONGEST_PAUSE_S = 3600.0
 _MAX_MENTIONED = 8
 """Open proofs whose progress is reported: the first ones; and as many groups of phases outside of open proofs."""
 
@@ -47,6 +50,15 @@ class _Mark(NamedTuple):
         return self.layers - before.layers >= _STEP or self.part_done - before.part_done >= _STEP
 
 
+@dataclass(slots=True)
+class _Wait:
+    """When a session that waits is mentioned again, after how long a pause, and its events at the last mention."""
+
+    due: float
+    pause_s: float
+    events: int
+
+
 class PlainFace:
     """Writes a line for each piece of news.
 
@@ -65,7 +77,7 @@ class PlainFace:
         self._write = write
         self._progress_s = progress_s
         self._mentioned: dict[_Key, tuple[float, _Mark]] = {}
-        self._waiting: dict[str, tuple[float, int]] = {}
+        self._waiting: dict[str, _Wait] = {}
         self._steps = Bucket(per_s=_STEPS_PER_S, burst=1)
 
     def show_news(self, now: float) -> None:
@@ -109,19 +121,27 @@ class PlainFace:
         ]
 
     def _still_waiting(self, now: float) -> list[str]:
-        """Return a line for each session that waits for a proof while events come."""
-        waiting = self._summary.waiting[:_MAX_MENTIONED]
-        # One that is idle between two proofs is not worth a line.
+        """Return a line for each session that waits for a proof, each time after twice as long."""
+        waiting = [each for each in self._summary.waiting if each.events and not each.is_in_process][:_MAX_MENTIONED]
         self._waiting = {
-            each.session_id: self._waiting.get(each.session_id, (now, each.events)) for each in waiting if each.events
+            each.session_id: self._waiting.get(each.session_id)
+            or _Wait(now + self._progress_s, self._progress_s, each.events)
+            for each in waiting
         }
-        lines: list[str] = []
-        for session in waiting:
-            mentioned_at, events = self._waiting.get(session.session_id, (now, 0))
-            if now - mentioned_at >= self._progress_s and session.events > events:
-                self._waiting[session.session_id] = (now, session.events)
-                lines.append(words.still_waiting(session, self._summary.waited_ns(session)))
-        return lines
+        return [
+            words.still_waiting(session, self._summary.waited_ns(session))
+            for session in waiting
+            if self._is_wait_due(session, now)
+        ]
+
+    def _is_wait_due(self, session: SessionSummary, now: float) -> bool:
+        wait = self._waiting[session.session_id]
+        # One that is idle between two proofs is not worth a line. Before the first one, all would look dead.
+        if now < wait.due or (session.proofs and session.events == wait.events):
+            return False
+        wait.pause_s = min(2 * wait.pause_s, max(_LONGEST_PAUSE_S, self._progress_s))
+        wait.due, wait.events = now + wait.pause_s, session.events
+        return True
 
     def _is_due(self, key: _Key, mark: _Mark, now: float) -> bool:
         """Return whether a proof's last mention is long ago, or the proof has come a step further since."""

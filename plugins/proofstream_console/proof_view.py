@@ -17,7 +17,9 @@ from proofstream_console.run_summary import RunSummary
 
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
-_STRIP_MAX = 160
+_REACH, _FAR_REACH = 100, 160
+"""Columns that a line takes: on a very wide terminal the eye would lose it."""
+
 _TIME_WIDTH = 14
 _MAX_INDENT = 8
 
@@ -30,17 +32,28 @@ class ProofView:
         width: Of the terminal.
         room: Lines for the active layers of a proof, and as many for what else runs in it.
         strip_rows: Lines for the strip of its layers.
-        keeps_strip: Whether the strip stays when all layers have ended.
+        is_spacious: Whether there is room to spare: lines reach farther, and the strip stays when all layers have
+            ended.
+        is_alone: Whether no other proof is drawn, so that there is room to say how the strip is to be read.
     """
 
     def __init__(
-        self, summary: RunSummary, *, width: int, room: int, strip_rows: int = 0, keeps_strip: bool = False
+        self,
+        summary: RunSummary,
+        *,
+        width: int,
+        room: int,
+        strip_rows: int = 0,
+        is_spacious: bool = False,
+        is_alone: bool = False,
     ) -> None:
         self._summary = summary
         self._width = width
         self._room = room
         self._strip_rows = strip_rows
-        self._keeps_strip = keeps_strip
+        self._is_spacious = is_spacious
+        self._is_alone = is_alone
+        self._reach = min(width, _FAR_REACH if is_spacious else _REACH)
 
     def proof(self, proof: ProofSummary) -> list[Text]:
         """Return the lines of an open proof."""
@@ -49,12 +62,12 @@ class ProofView:
         lines = [self._sides(self._title(proof), self._time(self._summary.elapsed(interval)))]
         match interval.stage:
             case "before_layers":
-                lines += [_progress(proof, self._width), self._stage_now(interval)]
+                lines += [self._progress(proof), self._stage_now(interval)]
             case "after_layers":
-                strip = self._strip(proof, interval) if self._keeps_strip else []
+                strip = self._strip(proof, interval) if self._is_spacious else []
                 lines += [self._layers_over(proof, interval), *strip, self._stage_now(interval)]
             case _:
-                lines += [_progress(proof, self._width), *self._strip(proof, interval), *self._layers(interval)]
+                lines += [self._progress(proof), *self._strip(proof, interval), *self._layers(interval)]
         parts = running_parts(interval)
         lines += self._parts(parts)
         if not parts and not interval.active_layers:
@@ -97,12 +110,14 @@ class ProofView:
     def _strip(self, proof: ProofSummary, interval: Proof) -> list[Text]:
         if not self._strip_rows:
             return []
-        return proof.strip.drawn(
-            width=max(1, min(_STRIP_MAX, self._width - 4)),
-            rows=self._strip_rows,
-            announced=proof.num_layers or 0,
-            active=interval.active_layers,
+        width, announced = max(1, min(_FAR_REACH, self._width) - 4), proof.num_layers or 0
+        strip = proof.strip.drawn(
+            width=width, rows=self._strip_rows, announced=announced, active=interval.active_layers
         )
+        if not (strip and self._is_spacious and self._is_alone):
+            return strip
+        per_mark, longest_ns = proof.strip.scale(width=width, rows=self._strip_rows, announced=announced)
+        return [*strip, Text(f"  {words.strip_scale(per_mark, longest_ns)}", style="dim")]
 
     def _layers(self, interval: Proof) -> list[Text]:
         active = interval.active_layers
@@ -154,7 +169,21 @@ class ProofView:
     # Parts of lines
 
     def _sides(self, left: Text, right: Text) -> Text:
-        return both_sides(left, right, self._width)
+        return both_sides(left, right, self._width, self._reach)
+
+    def _progress(self, proof: ProofSummary) -> Text:
+        """Return the line with the bar, which counts layers and says so."""
+        share = proof.progress
+        if share is None:
+            return Text(f"  {words.layers_done(proof)} done", style="dim")
+        said = f"{percent(share):>5}  {words.layers_ratio(proof)}"
+        if self._width < _BAR_FROM_WIDTH:
+            return Text(f"  {said.strip()}")
+        # In a spacious view it ends where the times of the other lines do.
+        size = self._reach - len(said) - 3 if self._is_spacious else min(_BAR_MAX, self._width - len(said) - 4)
+        filled = int(size * share)
+        bar = Text("  ").append(LINE * filled, "green").append(LINE * (size - filled), "bright_black")
+        return bar.append(f" {said}")
 
     def _time(self, time: Took | None) -> Text:
         return Text("" if time is None or time.source == "unknown" else words.short_time(time), style="cyan")
@@ -177,29 +206,16 @@ def _details(layer: Interval) -> list[str]:
     return [*details, counted(layer.rounds, "round")] if layer.rounds else details
 
 
-def _progress(proof: ProofSummary, width: int) -> Text:
-    """Return the line with the bar, which counts layers and says so."""
-    share = proof.progress
-    if share is None:
-        return Text(f"  {words.layers_done(proof)} done", style="dim")
-    said = f"{percent(share):>5}  {words.layers_ratio(proof)}"
-    size = min(_BAR_MAX, width - len(said) - 4)
-    if width < _BAR_FROM_WIDTH:
-        return Text(f"  {said.strip()}")
-    filled = int(size * share)
-    bar = Text("  ").append(LINE * filled, "green").append(LINE * (size - filled), "bright_black")
-    return bar.append(f" {said}")
-
-
 def append_if_fits(line: Text, more: Text, width: int) -> Text:
     """Return a line with more at its end, or as it was if there is no room."""
     return line.append_text(more) if cell_len(line.plain) + cell_len(more.plain) <= width else line
 
 
-def both_sides(left: Text, right: Text, width: int) -> Text:
-    """Return one line with a text at each side. The left one is cut to fit."""
+def both_sides(left: Text, right: Text, width: int, reach: int = _REACH) -> Text:
+    """Return one line with a text at each side, not farther apart than it reaches. The left one is cut to fit."""
     room = width - cell_len(right.plain) - 2
     left.truncate(max(1, room), overflow="ellipsis")
     gap = max(1, width - cell_len(left.plain) - cell_len(right.plain))
     # A bounded gap: on a very wide terminal the eye would lose the line.
-    return left.append(" " * min(gap, max(1, 100 - cell_len(left.plain) - cell_len(right.plain)))).append_text(right)
+    most = max(1, reach - cell_len(left.plain) - cell_len(right.plain))
+    return left.append(" " * min(gap, most)).append_text(right)

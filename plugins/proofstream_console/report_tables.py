@@ -127,8 +127,8 @@ def _tally_cells(tally: DurationTally, columns: list[str]) -> list[Text]:
 def _figure(tally: DurationTally, column: str, ns: int) -> str:
     """Return a figure, or a bound of it where 0 ms are reported."""
     if column == "total":
-        bound = tally.bound_ns(ns, tally.below_unit)
-    elif column == "mean":
+        return words.total_time(tally)
+    if column == "mean":
         bound = tally.bound_ns(tally.total_ns, tally.below_unit)
         bound = None if bound is None else bound // tally.timed
     else:

@@ -113,7 +113,7 @@ class RunSummary:
         self._max_slowest = max_slowest
         self._layers_seen = 0
         self.last_layers: deque[LayerSummary] = deque(maxlen=MAX_LAST_LAYERS)
-        self._batch_at = clock()
+        self._began_at = self._batch_at = clock()
         self._open_phases = OpenPhases()
         self._look_for_silence = Throttle(_LOOK_FOR_SILENCE_EVERY_S, start=clock())
         self.totals = Totals()
@@ -217,6 +217,11 @@ class RunSummary:
     def waited_ns(self, session: SessionSummary) -> int:
         """Return how long a session has waited for a proof, in nanoseconds."""
         return self.since(session.session_id, session.waits_since_unix_nano)
+
+    @property
+    def running_s(self) -> float:
+        """The seconds since the run began."""
+        return max(0.0, self._clock() - self._began_at)
 
     # What the lane gives
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from proofstream import LayerActivation, ProofEvent, SessionOpened
 
+_LISTENERS = ("unix:", "tcp:")
+"""How the names of connections begin; those of other programs' listeners are addresses with `://`."""
+
 
 @dataclass(slots=True)
 class SessionSummary:
@@ -40,7 +43,7 @@ class SessionSummary:
     @property
     def is_connection(self) -> bool:
         """Whether a prover has connected to a listener; else a file or a pipe is read, or the process itself proves."""
-        return "://" in self.source
+        return self.source.startswith(_LISTENERS) or "://" in self.source
 
     @property
     def is_worth_a_word(self) -> bool:

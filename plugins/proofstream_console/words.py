@@ -104,6 +104,14 @@ def short_time(took: Took) -> str:
     return f"{AT_LEAST} {duration(took.ns)}" if took.source == "at_least" else duration_of(took)
 
 
+def total_time(tally: DurationTally) -> str:
+    """Return the sum of durations, or a bound of it where 0 ms are reported."""
+    if not tally.timed:
+        return UNKNOWN
+    bound = tally.bound_ns(tally.total_ns, tally.below_unit)
+    return duration(tally.total_ns) if bound is None else f"<{duration(bound)}"
+
+
 def worth(sources: Collection[str]) -> str:
     """Return what figures rest on, in brackets: ` (measured and reported)`; empty if there are none."""
     known = [source for source in _WORTHS if source in sources]
@@ -269,6 +277,12 @@ def layer_proof(layer: LayerSummary) -> str:
     """Return which proof a layer belongs to: `2 resnet`."""
     name = f" {safe_text(layer.model_name, MAX_NAME)}" if layer.model_name else ""
     return f"{count(layer.proof_number + 1)}{name}"
+
+
+def strip_scale(per_mark: int, longest_ns: int) -> str:
+    """Return how a strip of layers is to be read."""
+    said = "each mark is one layer" if per_mark == 1 else f"each mark is {count(per_mark)} layers"
+    return f"{said}; the tallest took {duration(longest_ns)}, three steps lower is a tenth" if longest_ns else said
 
 
 # Sessions that wait

@@ -48,6 +48,7 @@ class Connection:
         peer: The socket, which does not block.
         source: The peer's name, as shown to the user.
         ending: Outcome and reason once the peer has closed the connection; None before.
+        told_silent: Whether the user was told that the peer has connected and sent nothing.
         heard_at: When bytes last arrived, on the monotonic clock in seconds; at first, when it connected.
         waiting_bytes: How many bytes wait to be decoded.
     """
@@ -58,6 +59,7 @@ class Connection:
         self.peer = peer
         self.source = source
         self.ending: tuple[str, str | None] | None = None
+        self.told_silent: bool = False
         self.heard_at: float = time.monotonic()
         self.waiting_bytes: int = 0
         self._reader = reader

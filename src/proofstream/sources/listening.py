@@ -131,8 +131,18 @@ class Server:
 
     def _look_after(self) -> None:
         self._complaints.show_due()
+        self._tell_of_silent_peers()
         if not (self._once and self._connections):
             self._listen()
+
+    def _tell_of_silent_peers(self) -> None:
+        """Say that a prover has connected and is silent. Nothing else does: a session begins with its first line."""
+        now = time.monotonic()
+        for connection in self._connections:
+            if connection.told_silent or connection.has_sent_a_line or now - connection.heard_at < _FIRST_LINE_WITHIN_S:
+                continue
+            connection.told_silent = True
+            self._complaints.complain(f"{self._address}: a prover has connected and has sent nothing so far")
 
     def _finish(self) -> None:
         """Decode what has arrived while there is time, and close all connections."""

@@ -155,7 +155,11 @@ def test_live_view_of_a_running_proof_in_a_large_terminal() -> None:
     assert titles.split("   ")[0].strip() == "time in layers, by kind"
     assert titles.index("slowest layers") < titles.index("last layers")
     first = lines[lines.index(titles) + 1]
-    assert first.split() == ["MatMul", "100.0", "%", "1.00", "ms", "█" * 20, *["3", "MatMul", "1.00", "ms"] * 2]
+    layer = ["3", "MatMul", "1.00", "ms", "1×4", "→", "1×2"]
+    assert first.split() == ["MatMul", "100.0", "%", "1.00", "ms", "1", "█" * 12, *layer, *layer]
+    assert "1.00 ms in 1 layer" in titles
+    assert lines[2:4] == ["  █◆··", "  each mark is one layer; the tallest took 1.00 ms, three steps lower is a tenth"]
+    assert {len(line) for line in lines[:2]} == {160}, "the sides of all lines are above each other"
     assert "" in lines, "there is room to breathe"
 
 
@@ -188,8 +192,26 @@ def test_live_view_shows_who_waits_beside_the_open_proofs() -> None:
     assert any(line.startswith("○ waiting for a proof  test") for line in view_of(summary))
 
 
-def test_live_view_without_a_session_waits_for_a_prover() -> None:
-    assert view_of(RunSummary(clock=Clock())) == ["○ waiting for a prover"]
+def test_live_view_without_a_session_does_not_say_that_no_prover_is_there() -> None:
+    clock = Clock()
+    summary = RunSummary(clock=clock)
+    assert view_of(summary) == ["○ waiting for a first event"]
+    clock.now += 12
+    (line,) = view_of(summary)
+    assert line.startswith("○ waiting for a first event ")
+    assert line.endswith(" 12.0 s")
+
+
+def test_live_view_of_layers_that_are_reported_to_take_no_time_bounds_and_counts_them() -> None:
+    layers = [event for number in (2, 1) for event in (layer_start(number), layer_end(number, 0))]
+    opened, *events = envelopes([proof_start(num_layers=3), *layers], close=False)
+    laid_out = msgspec.structs.replace(opened.event, time_source="reconstructed")
+    summary = RunSummary(clock=Clock(), live=False)
+    summary.add_batch((msgspec.structs.replace(opened, event=laid_out),))
+    summary.add_batch(tuple(msgspec.structs.replace(each, time_unix_nano=opened.time_unix_nano) for each in events))
+    lines = view_of(summary, width=200, height=60)
+    at = next(number for number, line in enumerate(lines) if "time in layers, by kind   ? in 2 layers" in line)
+    assert lines[at + 1].split()[:5] == ["MatMul", "?", "<2.00", "ms", "2"]
 
 
 def test_live_view_of_very_many_sessions_that_wait() -> None:
@@ -505,7 +527,7 @@ def test_plain_lines_mention_a_proof_that_hangs() -> None:
     ]
 
 
-def test_plain_lines_tell_of_a_prover_that_waits_while_it_is_heard() -> None:
+def test_plain_lines_tell_of_a_prover_that_waits_ever_more_seldom() -> None:
     clock = Clock()
     stream = io.StringIO()
     host = InlineHost(ConsolePlugin(stream, clock=clock), {"progress_s": 10})
@@ -521,10 +543,42 @@ def test_plain_lines_tell_of_a_prover_that_waits_while_it_is_heard() -> None:
     assert stream.getvalue().splitlines() == [
         "events arrive from test; waiting for a proof",
         "waiting for a proof: test, for 1.01 s; 11 activations",
-        "waiting for a proof: test, for 1.02 s; 21 activations",
         "waiting for a proof: test, for 7.03 s; 25 activations",
         "proof 1 started: mlp on cpu, 2 layers",
     ]
+    host.close()
+
+
+def test_plain_lines_tell_of_a_prover_that_waits_for_its_first_proof_in_silence() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"progress_s": 10})
+    opened, activation = envelopes([an_activation(0)], close=False)
+    unix = msgspec.structs.replace(opened.event, source="unix:prover.sock (connection 1)")
+    host.feed([msgspec.structs.replace(opened, event=unix), activation])
+    for _ in range(200):
+        clock.now += 1
+        host.tick()
+    said = "waiting for a proof: unix:prover.sock (connection 1), for"
+    assert stream.getvalue().splitlines() == [
+        "prover connected: unix:prover.sock (connection 1); waiting for a proof",
+        f"{said} 11.0 s; connected, 1 activation",
+        f"{said} 31.0 s; connected, 1 activation",
+        f"{said} 1 min 11 s; connected, 1 activation",
+        f"{said} 2 min 31 s; connected, 1 activation",
+    ]
+    host.close()
+
+
+def test_plain_lines_leave_a_prover_alone_that_is_idle_between_proofs() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"progress_s": 10})
+    host.feed(envelopes([proof_start(), PROOF_COMPLETE, an_activation(0)], close=False))
+    for _ in range(200):
+        clock.now += 1
+        host.tick()
+    assert "waiting" not in stream.getvalue()
     host.close()
 
 
