@@ -90,7 +90,9 @@ class LayerStrip:
         longest = self._longest_ns()
         marks = [_mark(cell, longest, is_running=at in running) for at, cell in enumerate(cells)]
         marks += [Text(DOT, "bright_black")] * (math.ceil(wanted / group) - len(marks))
-        each = math.ceil(len(marks) / max(1, math.ceil(len(marks) / width)))
+        if not marks:
+            return []
+        each = math.ceil(len(marks) / math.ceil(len(marks) / max(1, width)))
         return [Text("  ").append_text(Text("").join(marks[at : at + each])) for at in range(0, len(marks), each)]
 
     def scale(self, *, width: int, rows: int, announced: int) -> tuple[int, int]:
