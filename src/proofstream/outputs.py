@@ -187,12 +187,20 @@ def _reserve(wanted: Wanted, number: int, reserved: dict[Wanted, tuple[Output, l
 
 def remove_unwritten(made: Sequence[Path]) -> None:
     """Remove what was created for a result, unless something was written to one of its files."""
-    with suppress(OSError):
-        if any(path.stat().st_size for path in made if not path.is_dir()):
-            return
+    if any(_is_written(path) for path in made):
+        return
     for path in reversed(made):
         with suppress(OSError):  # it is gone, or a folder with other files in it
             (path.rmdir if path.is_dir() else path.unlink)()
+
+
+def _is_written(path: Path) -> bool:
+    try:
+        return not path.is_dir() and path.stat().st_size > 0
+    except FileNotFoundError:  # its plugin did not need it
+        return False
+    except OSError:
+        return True  # for all that is known
 
 
 def _suffix_of(path: Path) -> str:

@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 
 from proofstream import create_beside, make_private_folder, private_opener
-from proofstream.outputs import Wanted, reserve_together
+from proofstream.outputs import Wanted, remove_unwritten, reserve_together
 
 
 def _mode(path: Path) -> int:
@@ -108,3 +108,10 @@ def test_runs_that_start_at_once_never_share_a_name(tmp_path: Path) -> None:
     assert len({number for each in numbers for number in each}) == runs
     kept = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
     assert len(kept) == 3 * runs
+
+
+def test_a_result_of_which_a_file_is_gone_is_kept_if_another_was_written(tmp_path: Path) -> None:
+    gone, written = tmp_path / "gone", tmp_path / "written"
+    written.write_text("line")
+    remove_unwritten([tmp_path, gone, written])
+    assert written.read_text() == "line"
