@@ -20,12 +20,15 @@ from proofstream_console.formats import (
 )
 from proofstream_console.panels import draw_panels
 from proofstream_console.proof_summary import LayerSummary
-from proofstream_console.proof_view import ProofView, append_if_fits, both_sides
+from proofstream_console.proof_view import ProofView, append_if_fits, both_sides, reach_of
 from proofstream_console.run_summary import RunSummary
 from proofstream_console.session_summary import SessionSummary
 from proofstream_console.state_summary import StateCircuitSummary
 
 _MIN_PROOF_HEIGHT = 3
+_PROOF_WITH_STRIP = 5
+"""Lines of one proof of several that is drawn with its strip."""
+
 _STRIP_FROM_LINES = 16
 """A terminal of so many has room for a strip of layers."""
 
@@ -51,10 +54,12 @@ class LiveView:
         self._max_layers = max_layers
         self._max_proofs = max_proofs
         self._body_height = 0
+        self._reach = 0
 
     def lines(self, *, width: int, height: int) -> list[Text]:
         """Return the view for a terminal of that size: at most two thirds of its lines, none wider than it is."""
         most = max(1, height - max(2, height // 3))
+        self._reach = reach_of(width, is_spacious=height >= _SPACIOUS_FROM_LINES)
         room = most - len(self._footer(width, most // 3, brief=False))
         body = self._body(width, max(1, room), height)
         self._body_height = min(max(1, room), max(self._body_height, len(body)))
@@ -83,6 +88,8 @@ class LiveView:
         drawn = len(shown) + len(after)
         part_room = max(1, min(self._max_layers, room - 2 * drawn - (hidden > 0)) // drawn)
         strip_rows = height // _LINES_PER_STRIP_ROW // drawn if height >= _STRIP_FROM_LINES else 0
+        if not strip_rows and height >= _STRIP_FROM_LINES and room // drawn >= _PROOF_WITH_STRIP:
+            strip_rows = 1
         view = ProofView(
             self._summary,
             width=width,
@@ -123,7 +130,7 @@ class LiveView:
             return Text(f"{WAIT} waiting for the next proof", style="cyan")
         waited_ns = round(self._summary.running_s * 1e9)
         line = Text(f"{WAIT} waiting for a first event", style="cyan")
-        return both_sides(line, Text(duration(waited_ns), style="cyan"), width) if waited_ns else line
+        return both_sides(line, Text(duration(waited_ns), style="cyan"), width, self._reach) if waited_ns else line
 
     def _waiting(self, session: SessionSummary, width: int) -> list[Text]:
         waited_ns = self._summary.waited_ns(session)
@@ -131,7 +138,10 @@ class LiveView:
         line = append_if_fits(title, Text(f"  {safe_text(session.source, 60)}", style="not bold dim"), width - 14)
         heard = words.heard_waiting(session)
         below = [Text(f"    {heard}", style="dim")] if heard else []
-        return [both_sides(line, Text(duration(waited_ns), style="cyan"), width) if waited_ns else line, *below]
+        return [
+            both_sides(line, Text(duration(waited_ns), style="cyan"), width, self._reach) if waited_ns else line,
+            *below,
+        ]
 
     # The footer: counts, devices, trouble
 
@@ -139,7 +149,7 @@ class LiveView:
         """Return the lines at the end, without what the panels show if it is to be `brief`."""
         room = max(1, room)
         begun = self._summary.totals.proofs or self._summary.totals.lost
-        lines = [self._counts(brief=brief), *([] if brief else self._kinds())] if begun else []
+        lines = [self._counts(width, brief=brief), *([] if brief else self._kinds())] if begun else []
         lines += [Text(words.plugin_trouble(health), style="red") for health in self._summary.troubled_plugins]
         lines += [Text(line, style="dim") for line in words.device_lines(self._summary.devices)]
         lines += [_state(circuit, width) for circuit in self._summary.states.circuits[:1]]
@@ -150,7 +160,7 @@ class LiveView:
             )
         return lines
 
-    def _counts(self, *, brief: bool) -> Text:
+    def _counts(self, width: int, *, brief: bool) -> Text:
         summary = self._summary
         line = Text(counted(summary.rounds, "round"))
         totals = summary.totals
@@ -160,7 +170,7 @@ class LiveView:
         if totals.complete or totals.aborted:
             line.append(f" {DOT} ", "dim").append(_proof_counts(summary))
         if summary.slowest and not brief:
-            line.append(f" {DOT} ", "dim").append(_slowest(summary.slowest[0], many=totals.proofs > 1), "dim")
+            line = append_if_fits(line, _slowest(summary.slowest[0], many=totals.proofs > 1), width)
         return line
 
     def _kinds(self) -> list[Text]:
@@ -192,6 +202,7 @@ def _proof_counts(summary: RunSummary) -> str:
     return f"{said}, {count(totals.aborted)} aborted" if totals.aborted else said
 
 
-def _slowest(layer: LayerSummary, *, many: bool) -> str:
+def _slowest(layer: LayerSummary, *, many: bool) -> Text:
     of_proof = f" of proof {words.layer_proof(layer)}" if many else ""
-    return f"slowest layer {index(layer.index)} {layer.kind}{of_proof} {words.short_time(layer.took)}"
+    said = f"slowest layer {index(layer.index)} {layer.kind}{of_proof} {words.short_time(layer.took)}"
+    return Text(f" {DOT} {said}", style="dim")

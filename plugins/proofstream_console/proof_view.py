@@ -53,7 +53,7 @@ class ProofView:
         self._strip_rows = strip_rows
         self._is_spacious = is_spacious
         self._is_alone = is_alone
-        self._reach = min(width, _FAR_REACH if is_spacious else _REACH)
+        self._reach = reach_of(width, is_spacious=is_spacious)
 
     def proof(self, proof: ProofSummary) -> list[Text]:
         """Return the lines of an open proof."""
@@ -211,7 +211,12 @@ def append_if_fits(line: Text, more: Text, width: int) -> Text:
     return line.append_text(more) if cell_len(line.plain) + cell_len(more.plain) <= width else line
 
 
-def both_sides(left: Text, right: Text, width: int, reach: int = _REACH) -> Text:
+def reach_of(width: int, *, is_spacious: bool) -> int:
+    """Return how many columns a line takes from one side to the other."""
+    return min(width, _FAR_REACH if is_spacious else _REACH)
+
+
+def both_sides(left: Text, right: Text, width: int, reach: int) -> Text:
     """Return one line with a text at each side, not farther apart than it reaches. The left one is cut to fit."""
     room = width - cell_len(right.plain) - 2
     left.truncate(max(1, room), overflow="ellipsis")

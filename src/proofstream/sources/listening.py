@@ -40,6 +40,8 @@ _LONGEST_SLICE_S = 0.04
 _SHED_ABOVE = 1 / 4
 # A peer has this long to send its first line before it may have to make room for another.
 _FIRST_LINE_WITHIN_S = 1.0
+# A peer that has sent no line is worth a word after this silence.
+_TOLD_SILENT_AFTER_S = 1.0
 # A peer without an open proof may have to make room for another after this silence.
 _SILENT_S = 60.0
 # How long a stop lets arrived bytes be decoded. The rest is only counted.
@@ -139,7 +141,7 @@ class Server:
         """Say that a prover has connected and is silent. Nothing else does: a session begins with its first line."""
         now = time.monotonic()
         for connection in self._connections:
-            if connection.told_silent or connection.has_sent_a_line or now - connection.heard_at < _FIRST_LINE_WITHIN_S:
+            if connection.told_silent or connection.has_sent_a_line or now - connection.heard_at < _TOLD_SILENT_AFTER_S:
                 continue
             connection.told_silent = True
             self._complaints.complain(f"{self._address}: a prover has connected and has sent nothing so far")

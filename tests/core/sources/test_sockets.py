@@ -108,6 +108,19 @@ def test_a_silent_peer_blocks_no_other_and_gets_no_session(uri: str, start: Any,
     assert running.feed.only.closed == [("interrupted", None)]
 
 
+def test_a_prover_that_connects_and_is_silent_is_announced_once(uri: str, start: Any, eventually: Any) -> None:
+    running = start(uri)
+    said = f"{running.address}: a prover has connected and has sent nothing so far"
+    with connect(running.address) as talking:
+        talking.sendall(LINES[0])
+        with connect(running.address) as silent:
+            eventually(lambda: said in running.feed.announced)
+            silent.sendall(LINES[0])
+            eventually(lambda: running.feed.delivered == 2)
+    running.stop()
+    assert running.feed.announced[1:] == [said]
+
+
 def test_stop_ends_the_wait_for_a_peer(uri: str, start: Any, tmp_path: Path) -> None:
     running = start(uri)
     assert running.address
