@@ -6,17 +6,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
-
 from proofstream import Interval
 from proofstream_console.durations import took
-from proofstream_console.formats import CROSS, DOT, LEVELS, LINE, RUNNING, kind_style
 
 MAX_CELLS = 512
 """Cells that are remembered of one proof. When they are full, each takes in its neighbour."""
-
-_LEVELS_PER_DECADE = 3
-"""How much taller a mark is for ten times the time."""
 
 
 @dataclass(slots=True)
@@ -32,6 +26,17 @@ class Cell:
         if other.longest_ns > self.longest_ns or not self.kind:
             self.longest_ns, self.kind = other.longest_ns, other.kind or self.kind
         self.aborted |= other.aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A strip that fits: its cells, which of them run, how many are to come, layers in each, and the longest time."""
+
+    cells: list[Cell]
+    running: set[int]
+    to_come: int
+    per_cell: int
+    longest_ns: int
 
 
 class LayerStrip:
@@ -75,37 +80,24 @@ class LayerStrip:
     def _add_time(self, layer: Interval, ns: int) -> None:
         self._cells[self._open[layer] // self._per_cell].take_in(Cell(ns, layer.layer_kind))
 
-    def drawn(self, *, width: int, rows: int, announced: int, active: Collection[Interval]) -> list[Text]:
-        """Return at most so many rows of marks. Layers that were announced and have not begun are dots.
+    def folded(self, *, room: int, announced: int, active: Collection[Interval]) -> Folded:
+        """Return the strip in at most so many marks, with those for layers that were announced and have not begun.
 
         Args:
-            width: Of a row.
-            rows: At most.
+            room: At most so many marks.
             announced: Layers that the producer announced; 0 if it did not.
             active: The layers that are in progress.
         """
-        wanted, group = self._grouped(width, rows, announced)
-        running = {self._open[layer] // self._per_cell // group for layer in active if layer in self._open}
+        wanted = math.ceil(max(announced, self.begun) / self._per_cell)
+        group = max(1, math.ceil(wanted / max(1, room)))
         cells = _merged(self._cells, group)
-        longest = self._longest_ns()
-        marks = [_mark(cell, longest, is_running=at in running) for at, cell in enumerate(cells)]
-        marks += [Text(DOT, "bright_black")] * (math.ceil(wanted / group) - len(marks))
-        if not marks:
-            return []
-        each = math.ceil(len(marks) / math.ceil(len(marks) / max(1, width)))
-        return [Text("  ").append_text(Text("").join(marks[at : at + each])) for at in range(0, len(marks), each)]
-
-    def scale(self, *, width: int, rows: int, announced: int) -> tuple[int, int]:
-        """Return how many layers a mark stands for, and the time of the tallest one in nanoseconds."""
-        return self._per_cell * self._grouped(width, rows, announced)[1], self._longest_ns()
-
-    def _grouped(self, width: int, rows: int, announced: int) -> tuple[int, int]:
-        """Return how many cells there are with those to come, and how many of them go into one mark."""
-        cells = math.ceil(max(announced, self.begun) / self._per_cell)
-        return cells, max(1, math.ceil(cells / max(1, width * rows)))
-
-    def _longest_ns(self) -> int:
-        return max((cell.longest_ns for cell in self._cells), default=0)
+        return Folded(
+            cells=cells,
+            running={self._open[layer] // self._per_cell // group for layer in active if layer in self._open},
+            to_come=math.ceil(wanted / group) - len(cells),
+            per_cell=self._per_cell * group,
+            longest_ns=max((cell.longest_ns for cell in cells), default=0),
+        )
 
 
 def _merged(cells: Sequence[Cell], group: int) -> list[Cell]:
@@ -117,14 +109,3 @@ def _merged(cells: Sequence[Cell], group: int) -> list[Cell]:
             cell.take_in(other)
         merged.append(cell)
     return merged
-
-
-def _mark(cell: Cell, longest_ns: int, *, is_running: bool) -> Text:
-    if cell.aborted:
-        return Text(CROSS, "red")
-    if is_running:
-        return Text(RUNNING, "bold")
-    if not cell.longest_ns:
-        return Text(LINE, kind_style(cell.kind))  # it was left, and its time is not known
-    below = round(math.log10(longest_ns / cell.longest_ns) * _LEVELS_PER_DECADE)
-    return Text(LEVELS[max(0, len(LEVELS) - 1 - below)], kind_style(cell.kind))

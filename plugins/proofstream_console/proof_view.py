@@ -14,6 +14,7 @@ from proofstream_console.formats import CHECK, LINE, counted, index, kind_style,
 from proofstream_console.phase_summary import path_of, running_parts
 from proofstream_console.proof_summary import ProofSummary
 from proofstream_console.run_summary import RunSummary
+from proofstream_console.strip_view import draw_strip
 
 _BAR_FROM_WIDTH = 44
 _BAR_MAX = 60
@@ -110,14 +111,14 @@ class ProofView:
     def _strip(self, proof: ProofSummary, interval: Proof) -> list[Text]:
         if not self._strip_rows:
             return []
-        width, announced = max(1, min(_FAR_REACH, self._width) - 4), proof.num_layers or 0
-        strip = proof.strip.drawn(
-            width=width, rows=self._strip_rows, announced=announced, active=interval.active_layers
+        width = max(1, min(_FAR_REACH, self._width) - 4)
+        strip = proof.strip.folded(
+            room=width * self._strip_rows, announced=proof.num_layers or 0, active=interval.active_layers
         )
-        if not (strip and self._is_spacious and self._is_alone):
-            return strip
-        per_mark, longest_ns = proof.strip.scale(width=width, rows=self._strip_rows, announced=announced)
-        return [*strip, Text(f"  {words.strip_scale(per_mark, longest_ns)}", style="dim")]
+        lines = draw_strip(strip, width=width)
+        if lines and self._is_spacious and self._is_alone:
+            lines.append(Text(f"  {words.strip_scale(strip.per_cell, strip.longest_ns)}", style="dim"))
+        return lines
 
     def _layers(self, interval: Proof) -> list[Text]:
         active = interval.active_layers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proofstream import Interval, IntervalKind
 from proofstream_console.layer_strip import MAX_CELLS, LayerStrip
+from proofstream_console.strip_view import draw_strip
 
 MS = 1_000_000
 
@@ -30,7 +31,8 @@ def end(strip: LayerStrip, interval: Interval, ns: int, *, aborted: str | None =
 
 
 def drawn(strip: LayerStrip, *active: Interval, width: int = 40, rows: int = 1, announced: int = 0) -> list[str]:
-    return [row.plain for row in strip.drawn(width=width, rows=rows, announced=announced, active=active)]
+    folded = strip.folded(room=width * rows, announced=announced, active=active)
+    return [row.plain for row in draw_strip(folded, width=width)]
 
 
 def test_a_mark_is_as_tall_as_its_layer_took_long() -> None:
