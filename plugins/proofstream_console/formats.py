@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import TypeVar
 
 from proofstream import LayerKind
@@ -161,6 +162,7 @@ def bar(share: float, width: int) -> str:
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip()
 
 
+@lru_cache(maxsize=64)
 def kind_style(kind: str) -> str:
     """Return the colour of a layer kind, as a style of rich."""
     red, green, blue = LayerKind(kind).color_rgb

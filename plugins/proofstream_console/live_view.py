@@ -33,6 +33,9 @@ _STRIP_FROM_LINES = 16
 """A terminal of so many has room for a strip of layers."""
 
 _LINES_PER_STRIP_ROW = 14
+_STRIP_ROWS = 2
+"""More would cost more time than they tell."""
+
 _LINES_PER_PANEL = 12
 """A terminal has a row of panels for so many lines, beyond the first ones."""
 
@@ -87,7 +90,7 @@ class LiveView:
         hidden = len(proofs) + len(outside) - len(shown) - len(after)
         drawn = len(shown) + len(after)
         part_room = max(1, min(self._max_layers, room - 2 * drawn - (hidden > 0)) // drawn)
-        strip_rows = height // _LINES_PER_STRIP_ROW // drawn if height >= _STRIP_FROM_LINES else 0
+        strip_rows = min(_STRIP_ROWS, height // _LINES_PER_STRIP_ROW // drawn) if height >= _STRIP_FROM_LINES else 0
         if not strip_rows and height >= _STRIP_FROM_LINES and room // drawn >= _PROOF_WITH_STRIP:
             strip_rows = 1
         view = ProofView(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
 
 from rich.text import Text
 
@@ -18,7 +19,15 @@ def draw_strip(strip: Folded, *, width: int) -> list[Text]:
     marks = [_mark(cell, strip.longest_ns, is_running=at in strip.running) for at, cell in enumerate(strip.cells)]
     marks += [(DOT, "bright_black")] * strip.to_come
     each = math.ceil(len(marks) / max(1, math.ceil(len(marks) / width)))
-    return [Text.assemble("  ", *marks[at : at + each]) for at in range(0, len(marks), each)]
+    return [_row(marks[at : at + each]) for at in range(0, len(marks), each)]
+
+
+def _row(marks: list[tuple[str, str]]) -> Text:
+    """Return one row. Neighbours of one style are one piece, because each piece costs rich as much as a line."""
+    pieces = (
+        ("".join(glyph for glyph, _ in alike), style) for style, alike in groupby(marks, key=lambda mark: mark[1])
+    )
+    return Text.assemble("  ", *pieces)
 
 
 def _mark(cell: Cell, longest_ns: int, *, is_running: bool) -> tuple[str, str]:
