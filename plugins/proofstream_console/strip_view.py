@@ -18,7 +18,9 @@ def draw_strip(strip: Folded, *, width: int) -> list[Text]:
     """Return rows of marks, all but the last equally long. Layers that have not begun are dots."""
     marks = [_mark(cell, strip.longest_ns, is_running=at in strip.running) for at, cell in enumerate(strip.cells)]
     marks += [(DOT, "bright_black")] * strip.to_come
-    each = math.ceil(len(marks) / max(1, math.ceil(len(marks) / width)))
+    if not marks:
+        return []
+    each = math.ceil(len(marks) / math.ceil(len(marks) / max(1, width)))
     return [_row(marks[at : at + each]) for at in range(0, len(marks), each)]
 
 

@@ -173,7 +173,8 @@ def told(event: ProofEvent, terminal: Terminal, monkeypatch: pytest.MonkeyPatch)
 
 
 def without_our_styling(shown: str) -> str:
-    return re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[78DE])", "", shown)
+    rows = re.sub(r"\x1b(\[[0-9]+H|E)", "\n", shown)
+    return re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[78D])", "", rows)
 
 
 def harmful_characters(shown: str) -> list[str]:
