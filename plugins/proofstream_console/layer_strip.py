@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -88,13 +87,14 @@ class LayerStrip:
             announced: Layers that the producer announced; 0 if it did not.
             active: The layers that are in progress.
         """
-        wanted = math.ceil(max(announced, self.begun) / self._per_cell)
-        group = max(1, math.ceil(wanted / max(1, room)))
+        # In whole numbers, because a producer may announce more layers than a float can count.
+        wanted = -(-max(announced, self.begun) // self._per_cell)
+        group = max(1, -(-wanted // max(1, room)))
         cells = _merged(self._cells, group)
         return Folded(
             cells=cells,
             running={self._open[layer] // self._per_cell // group for layer in active if layer in self._open},
-            to_come=math.ceil(wanted / group) - len(cells),
+            to_come=-(-wanted // group) - len(cells),
             per_cell=self._per_cell * group,
             longest_ns=max((cell.longest_ns for cell in cells), default=0),
         )

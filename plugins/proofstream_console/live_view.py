@@ -137,7 +137,9 @@ class LiveView:
 
     def _waiting(self, session: SessionSummary, width: int) -> list[Text]:
         waited_ns = self._summary.waited_ns(session)
-        title = Text(f"{WAIT} {words.waiting_for(session)}", style="cyan")
+        # What is read from a file lies there already.
+        what = words.waiting_for(session) if self._summary.is_live else "reading"
+        title = Text(f"{WAIT} {what}", style="cyan")
         line = append_if_fits(title, Text(f"  {safe_text(session.source, 60)}", style="not bold dim"), width - 14)
         heard = words.heard_waiting(session)
         below = [Text(f"    {heard}", style="dim")] if heard else []

@@ -150,6 +150,11 @@ class RunSummary:
         return not (self.totals.events or self.totals.refused)
 
     @property
+    def is_live(self) -> bool:
+        """Whether events happen while they are read."""
+        return self._live
+
+    @property
     def open_proofs(self) -> list[ProofSummary]:
         """The open proofs, in the order in which they began, with up-to-date counts."""
         for proof, summary in self._open.items():

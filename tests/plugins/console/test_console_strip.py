@@ -72,6 +72,11 @@ def test_rows_are_of_one_length_and_hold_several_layers_in_a_mark_if_need_be() -
     assert drawn(strip, width=40, rows=1) == ["  " + "█" * 34]
 
 
+def test_a_strip_of_no_layers_is_empty_and_one_of_impossibly_many_fits() -> None:
+    assert drawn(LayerStrip()) == []
+    assert drawn(LayerStrip(), width=40, rows=2, announced=2**64 - 1) == ["  " + "·" * 40] * 2
+
+
 def test_a_strip_is_bounded_and_keeps_the_longest_of_each_mark() -> None:
     strip = LayerStrip()
     for number in range(5 * MAX_CELLS):

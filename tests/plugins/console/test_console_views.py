@@ -184,6 +184,28 @@ def test_live_view_of_a_prover_that_waits_says_what_is_heard() -> None:
     ]
 
 
+def test_live_view_of_a_replay_reads_and_waits_for_nobody() -> None:
+    first, second = view_of(fed(an_activation(0), live=False))
+    assert first.startswith("○ reading  test ")
+    assert second == "    1 activation"
+
+
+def test_live_view_of_several_proofs_has_a_strip_for_each_where_there_is_room() -> None:
+    summary = RunSummary(clock=Clock())
+    for number in range(3):
+        events = [proof_start(f"model-{number}", num_layers=9), layer_start(1)]
+        summary.add_batch(tuple(envelopes(events, session_id=f"s{number}", close=False)))
+    strip = f"  ◆{'·' * 8}"
+    assert view_of(summary, width=120, height=40).count(strip) == 3
+    assert view_of(summary, width=80, height=15).count(strip) == 0
+
+
+def test_live_view_names_the_slowest_layer_only_if_all_of_it_fits() -> None:
+    one = [proof_start("a-long-name-of-a-model"), layer_start(1), layer_end(1), PROOF_COMPLETE]
+    counts = view_of(fed(*one, *one), width=60, height=12)[-2]
+    assert counts == "0 rounds · nothing lost · ✓ 2 proofs complete"
+
+
 def test_live_view_shows_who_waits_beside_the_open_proofs() -> None:
     clock = Clock()
     summary = fed(proof_start(), layer_start(1), clock=clock)
