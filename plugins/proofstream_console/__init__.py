@@ -25,8 +25,7 @@ class ConsolePlugin:
 
     requires: ClassVar[tuple[str, ...]] = ("rich",)
     autoload: ClassVar[str] = "command"
-    # So soon a change of the terminal's size is seen. Until then others may write over the live view.
-    tick_s: ClassVar[float] = 0.03
+    tick_s: ClassVar[float] = 0.25
 
     def __init__(self, stream: IO[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream

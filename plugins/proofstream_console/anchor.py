@@ -33,20 +33,19 @@ LEAST_ROWS = 3
 
 
 class Anchor:
-    """The rows that are drawn, and the terminal's size then."""
+    """What is drawn.
+
+    Attributes:
+        rows: The rows.
+    """
 
     def __init__(self) -> None:
         self._size = os.terminal_size((0, 0))
-        self._rows: list[str] = []
-
-    @property
-    def height(self) -> int:
-        """How many rows are drawn."""
-        return len(self._rows)
+        self.rows: list[str] = []
 
     def is_displaced(self, size: os.terminal_size) -> bool:
         """Return whether the terminal has another size than when the rows were drawn."""
-        return bool(self._rows) and size != self._size
+        return bool(self.rows) and size != self._size
 
     def draw(
         self, size: os.terminal_size, rows: Sequence[str], above: Sequence[str], *, lost: bool, again: bool
@@ -60,7 +59,7 @@ class Anchor:
             lost: Whether the rows may have been moved or overwritten, as while the process was suspended.
             again: Whether to draw all of them, because another program may have overwritten some.
         """
-        before = len(self._rows)
+        before = len(self.rows)
         moved = before > 0 and (lost or size != self._size)
         said = self._vanish(moved=True) if moved else ""
         anew = moved or again or len(rows) != before
@@ -72,22 +71,22 @@ class Anchor:
         said += _paint(
             (size.lines - len(rows) + number, row)
             for number, row in enumerate(rows, 1)
-            if anew or row != self._rows[number - 1]
+            if anew or row != self.rows[number - 1]
         )
-        self._size, self._rows = size, list(rows)
+        self._size, self.rows = size, list(rows)
         return f"{_HIDE_CURSOR}{said}{_SHOW_CURSOR}" if said else ""
 
     def leave(self, size: os.terminal_size, above: Sequence[str]) -> str:
         """Return what removes the rows, inserts others, and lets the whole terminal scroll."""
         said = self._vanish(moved=size != self._size) + _insert(above, size.lines) + _SHOW_CURSOR
-        self._rows = []
+        self.rows = []
         return said
 
     def _vanish(self, *, moved: bool) -> str:
         """Return what removes the rows. A terminal that changed its size may have moved, wrapped and cut them."""
         if moved:
             return _SCROLL_ALL + _ERASE_BELOW_CURSOR
-        top = self._size.lines - len(self._rows) + 1
+        top = self._size.lines - len(self.rows) + 1
         return f"{_SAVE}{_PLAIN}\x1b[{top}H{_ERASE_BELOW}{_RESTORE}{_SCROLL_ALL}"
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
+import time
+from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.text import Text
@@ -31,7 +34,7 @@ _DRAW_AGAIN_EVERY_S = 2.0
 """Another program may have cleared the terminal, or written over the view."""
 
 _SUSPENDED_S = 0.3
-"""A process that looks at the terminal no more often was suspended, and the shell has used the terminal."""
+"""A process that has not looked at the terminal for so long was suspended, and the shell has used the terminal."""
 
 _GAP_FROM_LINES = (12, 30)
 """A terminal of so many has one or two empty rows above the view: a change of size ends the scrolling of a part, and
@@ -62,54 +65,61 @@ class LiveFace:
         self._output = output
         self._anchor = Anchor()
         self._size = os.terminal_size(console.size)
-        self._looked_at = 0.0
-        self._is_lost = False
+        self._looked_at = time.monotonic()
+        self._lock = threading.Lock()
         self._draw_again = Throttle(_DRAW_AGAIN_EVERY_S, start=0.0)
-        self._gives_back = False
         self._first_end: Text | None = None
 
     def show_news(self, now: float) -> None:
         """Draw the view, and insert the news above it."""
-        self._look(now)
-        columns, lines = self._size
+        columns, lines = size = self._measure()
         gap = sum(lines >= least for least in _GAP_FROM_LINES)
         view = self._view.lines(width=columns, height=lines - gap) if lines >= LEAST_ROWS else []
-        above = self._styled(self._above(now, last=False))
-        self._draw([*[""] * gap, *self._styled(view)], above, again=self._draw_again.is_due(now))
-
-    def recover(self, now: float) -> None:
-        """Take the view away from where it does not belong, faster than it can be drawn."""
-        self._look(now)
-        if self._is_lost or self._anchor.is_displaced(self._size):
-            self._draw([""] * min(self._anchor.height, self._size.lines - 2), [], again=True)
-
-    def _look(self, now: float) -> None:
-        """Look how large the terminal is, and whether the process was suspended."""
-        self._measure()
-        self._is_lost |= self._anchor.height > 0 and now - self._looked_at > _SUSPENDED_S
-        self._looked_at = now
-
-    def _draw(self, rows: list[str], above: list[str], *, again: bool) -> None:
-        frame = self._anchor.draw(self._size, rows, above, lost=self._is_lost, again=again)
-        self._is_lost = False
-        if frame:
-            self._give_back_at_exit()
-            self._output.write(frame)
+        rows = [*[""] * gap, *self._styled(view)]
+        self._draw(size, rows, self._styled(self._above(now, last=False)), again=self._draw_again.is_due(now))
+        if self._output.look is None:
+            self._output.look = self._look
+            # The process may end without calling `finish`.
+            atexit.register(self._give_back)
 
     def finish(self, now: float) -> None:
         """Remove the view, and leave the terminal as it was."""
-        self._measure()
-        above = self._styled(self._above(now, last=True))
-        if self._anchor.height:
-            self._output.write(self._anchor.leave(self._size, above))
-        else:
-            self._output.write("".join(f"{row}\n" for row in above))
+        self._output.look = None
         atexit.unregister(self._give_back)
+        size = self._measure()
+        above = self._styled(self._above(now, last=True))
+        with self._lock:
+            if self._anchor.rows:
+                self._output.write(self._anchor.leave(size, above))
+            else:
+                self._output.write("".join(f"{row}\n" for row in above))
 
-    def _measure(self) -> None:
-        """Look how large the terminal is. The report is made for that width, too."""
-        self._size = self._output.size() or self._size
-        self._console.width = self._size.columns
+    def _measure(self) -> os.terminal_size:
+        """Return how large the terminal is. The report is made for that width, too."""
+        size = self._output.size() or self._size
+        self._size, self._console.width = size, size.columns
+        return size
+
+    def _draw(self, size: os.terminal_size, rows: Sequence[str], above: Sequence[str], *, again: bool) -> None:
+        """Draw rows that were made for a terminal of that size; if it has another one now, the rows before."""
+        with self._lock:
+            size_now = self._output.size() or size
+            if size_now != size:
+                rows = self._anchor.rows[: max(0, size_now.lines - LEAST_ROWS + 1)]
+            frame = self._anchor.draw(size_now, rows, above, lost=self._was_suspended(), again=again)
+            self._looked_at = time.monotonic()
+            if frame:
+                self._output.write(frame)
+
+    def _look(self) -> None:
+        """Put the view where it belongs, sooner than a new one can be made. Called on the writer's thread."""
+        size = self._output.size() or self._size
+        if self._was_suspended() or self._anchor.is_displaced(size):
+            self._draw(self._size, self._anchor.rows, (), again=True)
+        self._looked_at = time.monotonic()
+
+    def _was_suspended(self) -> bool:
+        return time.monotonic() - self._looked_at > _SUSPENDED_S
 
     def _styled(self, lines: list[Text]) -> list[str]:
         """Return the rows that lines take, with their colours as control sequences."""
@@ -118,12 +128,6 @@ class LiveFace:
         with self._console.capture() as capture:
             self._console.print(Group(*lines))
         return capture.get().splitlines()
-
-    def _give_back_at_exit(self) -> None:
-        if not self._gives_back:
-            # The process may end without calling `finish`.
-            atexit.register(self._give_back)
-            self._gives_back = True
 
     def _give_back(self) -> None:
         self._output.write(RELEASE)

@@ -10,6 +10,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 from proofstream_console.formats import ASCII_FORMS
@@ -25,6 +26,7 @@ _PIECE_BYTES = 1024
 one."""
 
 _POLL_S = 0.1
+_LOOK_EVERY_S = 0.015
 
 
 class Output:
@@ -38,6 +40,7 @@ class Output:
         encoding: Of the stream.
         is_broken: Whether writing to the stream has failed.
         unshown_bytes: Bytes that were written here and are not known to have reached the stream.
+        look: Called now and then by the thread that writes, while there is nothing to write.
     """
 
     def __init__(self, target: IO[str]) -> None:
@@ -50,6 +53,7 @@ class Output:
         self.encoding = getattr(target, "encoding", None) or "utf-8"
         self.is_broken = False
         self.unshown_bytes = 0
+        self.look: Callable[[], object] | None = None
         self._thread = None if self._fd is None else self._start(self._fd)
 
     def isatty(self) -> bool:
@@ -159,10 +163,18 @@ class Output:
 
     def _next_piece(self) -> bytes:
         """Return whole lines, because other writers' lines may come in between; empty at the end."""
+        while not self._has_work():
+            if self.look is not None:
+                self.look()
         with self._changed:
-            self._changed.wait_for(lambda: self._backlog or self._closed or self.is_broken)
             end = self._backlog.rfind(b"\n", 0, _PIECE_BYTES) + 1 or self._backlog.find(b"\n") + 1
             return bytes(self._backlog[:end] if end else self._backlog)
+
+    def _has_work(self) -> bool:
+        """Wait for something to write, or for the end. Return False when it is time to look."""
+        with self._changed:
+            wait_s = None if self.look is None else _LOOK_EVERY_S
+            return self._changed.wait_for(lambda: bool(self._backlog) or self._closed or self.is_broken, wait_s)
 
     def _write_to_target(self, data: bytes) -> None:
         try:

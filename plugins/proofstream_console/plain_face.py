@@ -84,9 +84,6 @@ class PlainFace:
         """Write the news at the time `now`, in seconds."""
         self._write_lines(self._news(now, last=False) + self._progress(now) + self._still_waiting(now))
 
-    def recover(self, now: float) -> None:
-        """Do nothing: lines stay where they are."""
-
     def finish(self, now: float) -> None:
         """Write the rest of the news."""
         self._write_lines(self._news(now, last=True))

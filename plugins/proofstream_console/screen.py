@@ -27,9 +27,6 @@ class Face(Protocol):
     def show_news(self, now: float) -> None:
         """Show the news at the time `now`, in seconds."""
 
-    def recover(self, now: float) -> None:
-        """Take away what is not where it belongs. Called often, because that cannot wait."""
-
     def finish(self, now: float) -> None:
         """Show the rest of the news, and leave the stream ready for the report."""
 
@@ -131,10 +128,7 @@ class Screen:
     def refresh(self) -> None:
         """Show the news, if it is time to and the stream accepts it."""
         now = self._clock()
-        if not self.output.is_ready():
-            return
-        self._face.recover(now)
-        if self._throttle.is_due(now):
+        if self._throttle.is_due(now) and self.output.is_ready():
             self._face.show_news(now)
 
     def close(self, timeout_s: float) -> None:

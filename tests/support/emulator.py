@@ -36,7 +36,7 @@ class Emulator:
     style: str = ""
     row: int = 0
     column: int = 0
-    history: list[Row] = field(default_factory=list)
+    history: list[Row] = field(default_factory=list[Row])
     _pending: str = ""
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ class Voice:
     """Writes lines one after the other, on a thread of its own. Not for signal handlers, because it takes a lock.
 
     A line may quote text of producers, receivers, files and plugins, so each passes `safe_text`.
-    It looks standard error up for each line, because a live view replaces it while it is shown.
+    It looks standard error up for each line, because others may replace it.
 
     Attributes:
         is_stuck: Whether a line took too long, and is not written yet.
