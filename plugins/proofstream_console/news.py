@@ -64,13 +64,13 @@ class ProofsAtOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWaits:
-    """A session has been heard, and has not begun a proof."""
+class SessionHeard:
+    """A prover has connected, or has been heard for a while and has not begun a proof."""
 
     session: SessionSummary
 
 
-News: TypeAlias = SessionWaits | ProofOpened | ProofEnded | LogLine | PluginTrouble | ProofSilent | ProofsAtOnce
+News: TypeAlias = SessionHeard | ProofOpened | ProofEnded | LogLine | PluginTrouble | ProofSilent | ProofsAtOnce
 
 
 def is_urgent(news: News) -> bool:
@@ -80,7 +80,7 @@ def is_urgent(news: News) -> bool:
             return level in (LogLevel.Warn, LogLevel.Error)
         case ProofEnded(proof=proof):
             return proof.aborted_reason is not None
-        case ProofOpened() | SessionWaits():
+        case ProofOpened() | SessionHeard():
             return False
         case PluginTrouble() | ProofSilent() | ProofsAtOnce():
             return True

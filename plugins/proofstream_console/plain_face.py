@@ -17,7 +17,7 @@ from proofstream_console.news import (
     ProofsAtOnce,
     ProofSilent,
     Reporter,
-    SessionWaits,
+    SessionHeard,
 )
 from proofstream_console.pace import Bucket
 from proofstream_console.phase_summary import path_of, running_parts
@@ -173,8 +173,8 @@ def _key_of(phases: Sequence[Phase]) -> _Key:
 
 def _line(news: News) -> str:
     match news:
-        case SessionWaits(session=session):
-            return words.session_waits(session)
+        case SessionHeard(session=session):
+            return words.session_heard(session)
         case ProofOpened(proof=proof):
             return words.proof_opened(proof)
         case ProofEnded(proof=proof):

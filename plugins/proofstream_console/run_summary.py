@@ -49,7 +49,7 @@ from proofstream_console.news import (
     ProofOpened,
     ProofsAtOnce,
     ProofSilent,
-    SessionWaits,
+    SessionHeard,
 )
 from proofstream_console.pace import Throttle
 from proofstream_console.phase_summary import OpenPhases, PhaseTallies
@@ -284,6 +284,8 @@ class RunSummary:
             session = self.sessions.get(envelope.session_id)
             if session is not None:
                 session.count_event(envelope.event)
+                if self._live and session.is_connection:
+                    self._tell_of(session)
             return
         session.count_event(envelope.event)
         # An engine that runs beside the prover does not show that the proof continues.
@@ -406,8 +408,11 @@ class RunSummary:
     def _tell_waiting(self) -> None:
         for session in self.waiting:
             if session.is_worth_a_word and self.waited_ns(session) >= WAITING_TOLD_FROM_NS:
-                session.waiting_told = True
-                self.news.put_news(SessionWaits(session))
+                self._tell_of(session)
+
+    def _tell_of(self, session: SessionSummary) -> None:
+        session.told = True
+        self.news.put_news(SessionHeard(session))
 
     # Proofs, layers and phases
 

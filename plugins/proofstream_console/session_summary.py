@@ -24,7 +24,7 @@ class SessionSummary:
         events: Events since then.
         activations: Activations of layers among them.
         proofs: Proofs that it has begun.
-        waiting_told: Whether the reader was told that it waits for its first proof.
+        told: Whether the reader was told of it.
         at_once_told: Whether the reader was told that its proofs cannot be told apart.
     """
 
@@ -37,7 +37,7 @@ class SessionSummary:
     events: int = 0
     activations: int = 0
     proofs: int = 0
-    waiting_told: bool = False
+    told: bool = False
     at_once_told: bool = False
 
     @property
@@ -48,7 +48,7 @@ class SessionSummary:
     @property
     def is_worth_a_word(self) -> bool:
         """Whether a reader does not know yet that it is there and has not begun a proof."""
-        return self.events > 0 and not (self.waiting_told or self.proofs or self.is_in_process)
+        return self.events > 0 and not (self.told or self.proofs or self.is_in_process)
 
     def count_event(self, event: ProofEvent) -> None:
         """Count an event."""

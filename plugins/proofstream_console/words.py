@@ -288,11 +288,11 @@ def strip_scale(per_mark: int, longest_ns: int) -> str:
 # Sessions that wait
 
 
-def session_waits(session: SessionSummary) -> str:
-    """Return one line for a session that was heard and has not begun a proof."""
+def session_heard(session: SessionSummary) -> str:
+    """Return one line for a prover that has connected, or was heard, and that it has not begun a proof if so."""
     source = safe_text(session.source, MAX_NAME)
     heard = f"prover connected: {source}" if session.is_connection else f"events arrive from {source}"
-    return f"{heard}; waiting for a proof"
+    return heard if session.proofs else f"{heard}; waiting for a proof"
 
 
 def waiting_for(session: SessionSummary) -> str:

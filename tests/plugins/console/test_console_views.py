@@ -604,6 +604,23 @@ def test_plain_lines_leave_a_prover_alone_that_is_idle_between_proofs() -> None:
     host.close()
 
 
+def test_plain_lines_tell_that_a_prover_has_connected() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    host = InlineHost(ConsolePlugin(stream, clock=clock))
+    for job, first in enumerate([proof_start(), an_activation(0)]):
+        opened, *events = envelopes([first], session_id=f"s{job}", close=False)
+        source = msgspec.structs.replace(opened.event, source=f"tcp://127.0.0.1:9100 (from 127.0.0.1:5000{job})")
+        clock.now += 1
+        host.feed([msgspec.structs.replace(opened, event=source), *events])
+    assert stream.getvalue().splitlines() == [
+        "prover connected: tcp://127.0.0.1:9100 (from 127.0.0.1:50000)",
+        "proof 1 started: mlp on cpu, 2 layers",
+        "prover connected: tcp://127.0.0.1:9100 (from 127.0.0.1:50001); waiting for a proof",
+    ]
+    host.close()
+
+
 def test_plain_lines_do_not_tell_of_a_session_that_begins_with_its_proof() -> None:
     clock = Clock()
     stream = io.StringIO()
