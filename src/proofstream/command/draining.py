@@ -18,6 +18,7 @@ from proofstream.command.early import certain_sources, is_stream
 from proofstream.command.process import ending_signals
 from proofstream.sources.arrivals import stop_early
 from proofstream.sources.builtin import path_of
+from proofstream.threads import ThreadError, start_thread
 
 _READ_BYTES = 64 * 1024
 _SAY_AFTER_S = 0.5
@@ -51,7 +52,10 @@ def read_on(pipes_named: Iterable[str], say: Callable[[str], None]) -> None:
         signal.signal(number, signal.SIG_DFL)
     told = threading.Timer(_SAY_AFTER_S, say, args=[_LINE])
     told.daemon = True
-    told.start()
+    try:
+        start_thread(told)
+    except ThreadError:  # which may be the very failure
+        say(_LINE)
     while pipes:
         for descriptor in select.select(pipes, [], [])[0]:
             if not _discard(descriptor):
