@@ -28,7 +28,7 @@ from proofstream.hookspecs import PluginContext
 from proofstream.intake import Intake, Posted
 from proofstream.lanes import Lane, queue_bounds
 from proofstream.loader import TRACEBACK_HINT, PluginRecord, Registry
-from proofstream.notices import warn_user
+from proofstream.notices import stay_audible, warn_user
 from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report
 from proofstream.reservations import Reservations
@@ -214,6 +214,8 @@ class Host:
         if self._closer.is_started:
             self._request_close(_GIVE_UP_S if self.bus.is_started else 0.0)
         else:
+            for lane in self.lanes:
+                self.reservations.release(lane.name)
             forget_host(self)
 
     def wait_configured(self, *, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -436,6 +438,7 @@ class Host:
     # Looking after the lanes, on the bus's thread and once more at the end
 
     def _tick(self) -> None:
+        stay_audible()
         now = time.monotonic()
         for lane in self.lanes:
             lane.check_stalled(now)
@@ -525,6 +528,11 @@ class Host:
         """Wait until the host is closed; return its report."""
         self._closer.wait()
         return self._report or Report(problems=["the plugins did not finish in time and were abandoned"])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has closed; in a forked child, that of a parent never does more."""
+        return self._closer.is_done or self._is_forked
 
     # For `exits`
 

@@ -43,8 +43,21 @@ class LastResort(logging.Handler):
         return False
 
 
+def stay_audible() -> None:
+    """Enable our loggers again where the application's configuration has disabled all that it does not name.
+
+    `dictConfig` and `fileConfig` do that by default with loggers that exist already. Nobody means to silence us by it:
+    for that, there are levels.
+    """
+    if _log.disabled:
+        for name, logger in list(logging.root.manager.loggerDict.items()):
+            if name.partition(".")[0] == _log.name and isinstance(logger, logging.Logger):
+                logger.disabled = False
+
+
 def warn_user(text: str) -> None:
     """Log a line as a warning, on standard error if the application has not set logging up. Never raises."""
+    stay_audible()
     with suppress(Exception):  # of an application's handler or filter
         _log.warning("%s", safe_text(text, _LONGEST_NOTICE))
 

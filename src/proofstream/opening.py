@@ -122,6 +122,7 @@ def _give_up(starting: Any) -> None:
 
 def _start(plugins: Plugins, config: Tables, source: str, scope: Scope, place: _Place) -> _Opened | _Unobserved:
     exits.watch_process()
+    _wait_for_forgotten()
     opened = _open(plugins, config, source, scope, place)
     if exits.NO_LATE_THREADS:
         opened.wait_configured()
@@ -206,6 +207,7 @@ class _Opened:
         self.place = place
         self._process_wide = process_wide
         self._held: weakref.ref[Session] | None = None
+        self._was_held = False
         self._leave: Callable[[], None] = lambda: None
         self._said: set[str] = set()
         self._closed_because: str | None = None
@@ -246,10 +248,17 @@ class _Opened:
         """Whether the code that opened the session holds it."""
         return self._held is not None and self._held() is not None
 
+    def is_forgotten_by(self, place: _Place) -> bool:
+        """Return whether nothing will close the session any more, now that the code at a place opens another one."""
+        if self.is_held or self.place.shown != place.shown:
+            return False
+        return self._was_held or self.place.is_run_again_as(place)
+
     def _let_go(self, _: object) -> None:
         """Close the session if nothing can reach it; in whatever code happened to drop it, so without a lock."""
         if self.session.is_closed:
             return
+        self._was_held = _caller() != self.place  # otherwise, the line that opened it has dropped it
         if not self._process_wide:
             self.begin_close("nothing refers to it any more")
         elif not is_latest(self.session.session_id):
@@ -259,6 +268,7 @@ class _Opened:
         """Begin to close the session, without waiting, unless it is closed."""
         if not self.session.is_closed:
             self._closed_because = because
+            _ending.append(self)
             self._end_being_current()
             self.host.begin_close(reason=because)
 
@@ -304,15 +314,27 @@ class _Opened:
 
 
 _process_wide: list[_Opened] = []
+_ending: list[_Opened] = []
+_FORGOTTEN_S = 1.0
+
+
+def _wait_for_forgotten() -> None:
+    """Wait a little for sessions that end because nothing refers to them. In a loop, their threads would pile up."""
+    deadline = time.monotonic() + _FORGOTTEN_S
+    wait_until(lambda: all(opened.host.is_closed for opened in _ending), deadline=deadline)
+    for opened in _ending.copy():
+        if opened.host.is_closed:
+            with contextlib.suppress(ValueError):  # another thread may open a session, too
+                _ending.remove(opened)
 
 
 def _close_forgotten(place: _Place) -> None:
-    """Close the sessions that a notebook's cell opened when it ran before, if it never held them.
+    """Close the sessions that this code opened when it ran before: a notebook's cell, or a function that held its own.
 
     A program may well open several at one place, in a loop, without holding them. A cell that runs again means another.
     """
     for opened in _process_wide.copy():
-        if opened.place.is_run_again_as(place) and not opened.is_held:
+        if opened.is_forgotten_by(place):
             opened.begin_close("a later one from the same place has taken its place")
 
 
@@ -323,7 +345,7 @@ class _Place(NamedTuple):
     code: weakref.ref[CodeType]
 
     def is_run_again_as(self, later: _Place) -> bool:
-        """Return whether this text was compiled once more: a notebook's cell that runs again, or a module reloaded."""
+        """Return whether the text was compiled once more: a notebook's cell that runs again, or a module reloaded."""
         return self.shown == later.shown and self.code() is not later.code()
 
 

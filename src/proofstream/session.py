@@ -25,7 +25,7 @@ from proofstream.events import (
     kind_of,
 )
 from proofstream.intake import Intake, IntakeItem, KindCounts, Posted, SenderInJob
-from proofstream.notices import warn_user
+from proofstream.notices import stay_audible, warn_user
 from proofstream.report import Report
 from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
 from proofstream.trace_ids import TraceNote, session_trace_id
@@ -120,6 +120,7 @@ class Session(_Entrance):
         self.closing_sent = False
         self.ended = False
         self.late_notice: str | None = None
+        self._said_late = False
         self.is_inherited: bool = False
         self.trace_note: TraceNote = TraceNote()
         self.has_derived_trace_id: bool = False
@@ -352,6 +353,7 @@ class Session(_Entrance):
             self.unreported += 1
             return
         self._reported.add(text)
+        stay_audible()
         # Without plugins, events go nowhere by intention.
         _log.log(logging.WARNING if self._intake.listening else logging.DEBUG, "%s: %s", self.source, text)
 
@@ -377,20 +379,23 @@ class Session(_Entrance):
         self._bound.capacity = _ALWAYS_FULL
         self.is_inherited = True
         self.late_notice = late_notice
+        self._said_late = False
 
     def drop(self, event: object) -> None:
         """Count an event that did not fit."""
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
         self.dropped.count_event(kind)
+        if self._closed and self.late_notice is not None:  # said by itself, and so no loss for the report
+            if not isinstance(event, _ENDS if self.is_inherited else ProofAborted):
+                self._say_late(kind)
+            return
         self._intake.note_loss(event)
         self._intake.overflowed = True
-        if self._closed and not isinstance(event, _ENDS if self.is_inherited else ProofAborted):
-            self._say_late(kind)
 
     def _say_late(self, what: str) -> None:
-        notice, self.late_notice = self.late_notice, None
-        if notice is not None:
-            warn_user(f"not delivered: {what} and what follows: {notice}")
+        if self.late_notice is not None and not self._said_late:
+            self._said_late = True
+            warn_user(f"not delivered: {what} and what follows: {self.late_notice}")
 
     def __reduce__(self) -> Never:
         """Refuse to be sent to another process.

@@ -52,6 +52,7 @@ atexit.register(lambda: print("took", time.monotonic() - started < 5.0, threadin
 
     assert done.stderr.splitlines() == [NOTHING]
     assert done.stdout == "took True 1\n"
+    assert list(tmp_path.glob("r*.jsonl")) == []
 
 
 def test_a_plugin_that_gets_no_thread_is_named_and_others_go_on(tmp_path: Path) -> None:

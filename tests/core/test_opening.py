@@ -100,6 +100,37 @@ class TestAgain:
             current_session().close()
             assert plugin.unconfigured
 
+    def test_a_function_that_runs_again_ends_the_session_that_it_held(self) -> None:
+        before = threading.active_count()
+        plugins = [RecordingPlugin(f"p{number}") for number in range(3)]
+
+        def prove(plugin: RecordingPlugin) -> None:
+            session = proofstream.open_session(plugins=[plugin])
+            with session.proof(num_layers=0):
+                pass
+
+        for plugin in plugins:
+            prove(plugin)
+            assert eventually(lambda: threading.active_count() == before + 3)
+        assert [plugin.unconfigured for plugin in plugins] == [True, True, False]
+        current_session().close()
+        assert ["ProofComplete" in plugin.kinds for plugin in plugins] == [True] * 3
+
+    def test_a_quick_loop_piles_up_no_threads(self) -> None:
+        before = threading.active_count()
+
+        class Slow(RecordingPlugin):
+            @hookimpl
+            def proofstream_unconfigure(self) -> None:
+                time.sleep(0.1)
+
+        threads: list[int] = []
+        for _ in range(8):
+            session = proofstream.open_session(plugins=[Slow()])
+            threads.append(threading.active_count())
+        assert max(threads) <= before + 3 * 3
+        assert session.close().ok
+
     def test_a_session_of_a_context_that_ended_is_closed(self) -> None:
         plugin = RecordingPlugin()
         context = contextvars.Context()

@@ -98,6 +98,7 @@ class Exporter:
         # items are older than those, which may be spans above its own, and the receiver may never answer it.
         self._is_crowded = False
         self._failing = False
+        self._told: str | None = None
         self._trouble = ""
         self._backoff_s = _FIRST_BACKOFF_S
         self._hurried_s = 0.0
@@ -182,14 +183,9 @@ class Exporter:
         # A transport is not safe for two threads. If ours is stuck in it, leave both to the end of the process.
         if not self._thread.is_alive():
             self._transport.close()
-        if self._lost:
-            self._log.warning(
-                "%d %s were not delivered to %s: %s",
-                self._lost,
-                self._signal.items,
-                self._transport.shown,
-                self._trouble,
-            )
+        if self._lost and self._trouble != self._told:  # how many, the run's report says
+            shown = self._transport.shown
+            self._log.warning("%s were not delivered to %s: %s", self._signal.name, shown, self._trouble)
 
     def _resource_of(self, session: tuple[tuple[str, str], ...]) -> bytes:
         found = self._encoded_resources.get(session)
@@ -366,6 +362,8 @@ class Exporter:
         self._trouble = trouble
         if not self._failing:
             self._failing = True
+            if self._level >= logging.WARNING:
+                self._told = trouble
             shown = self._transport.shown
             self._log.log(
                 self._level, "%s are not delivered to %s: %s; %s", self._signal.name, shown, trouble, consequence

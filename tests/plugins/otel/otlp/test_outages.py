@@ -147,7 +147,6 @@ def test_at_the_end_too_a_failed_request_gives_way_if_younger_spans_are_gone(cap
     taken = b"".join(transport.bodies[1:])
     assert [name in taken for name in (b"child", b"parent", b"younger", b"youngest")] == [False, False, True, True]
     assert sender.counters() == {"spans_exported": 2, "lost_spans": 2, "export_failures": 1}
-    assert said(caplog)[-1] == "2 spans were not delivered to receiver: HTTP 503"
 
 
 @pytest.mark.usefixtures("quick")

@@ -114,7 +114,6 @@ def test_400_is_final_counted_and_named(kit: Any, receiver: Any, caplog: pytest.
     assert host.health()["export_failures"] == len(receiver.paths) == 1
     assert warnings(caplog) == [
         f"traces are not delivered to {receiver.url}/v1/traces: HTTP 400 Bad Request; 3 spans are lost",
-        f"3 spans were not delivered to {receiver.url}/v1/traces: HTTP 400 Bad Request",
     ]
 
 
@@ -132,8 +131,10 @@ def test_a_closed_port(kit: Any, closed: str, caplog: pytest.LogCaptureFixture) 
     host = run(kit, closed, timeout_s=2.0)
     assert time.monotonic() - began < 2.5
     assert host.health()["lost_spans"] == 3
-    assert "Connection refused" in warnings(caplog)[0]
-    assert f"3 spans were not delivered to {closed}/v1/traces: Connection refused" in warnings(caplog)
+    assert warnings(caplog) == [
+        f"traces are not delivered to {closed}/v1/traces: Connection refused; 3 spans are tried again",
+        f"metrics were not delivered to {closed}/v1/metrics: Connection refused",
+    ]
 
 
 def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -141,7 +142,7 @@ def test_a_silent_receiver_does_not_delay_the_end(kit: Any, silent: str, caplog:
     host = run(kit, silent, timeout_s=1.0)
     assert time.monotonic() - began < 1.5
     assert host.health()["lost_spans"] == 3
-    assert f"3 spans were not delivered to {silent}/v1/traces: no answer in time" in warnings(caplog)
+    assert f"traces were not delivered to {silent}/v1/traces: no answer in time" in warnings(caplog)
 
 
 def test_a_full_queue_holds_the_lane_for_a_while_and_the_end_not_at_all(
