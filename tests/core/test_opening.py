@@ -125,11 +125,12 @@ class TestAgain:
                 time.sleep(0.1)
 
         threads: list[int] = []
+        held: list[Session] = []
         for _ in range(8):
-            session = proofstream.open_session(plugins=[Slow()])
+            held[:] = [proofstream.open_session(plugins=[Slow()])]
             threads.append(threading.active_count())
         assert max(threads) <= before + 3 * 3
-        assert session.close().ok
+        assert current_session().close().ok
 
     def test_a_session_of_a_context_that_ended_is_closed(self) -> None:
         plugin = RecordingPlugin()
