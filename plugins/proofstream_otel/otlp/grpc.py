@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # it ships no types
@@ -12,7 +13,7 @@ from proofstream_otel import environment
 from proofstream_otel.addresses import Address
 from proofstream_otel.otlp.protobuf import decode_rejection
 from proofstream_otel.otlp.proxies import grpc_proxy_of, shown_with
-from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
+from proofstream_otel.otlp.transport import NO_TLS, PERHAPS_OURS, TLS_ONLY, TRUST, Reply, speaks_tls
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
@@ -20,6 +21,8 @@ _DEFAULT_PORT = 4317
 _HTTP_PORT = 4318
 _SPOKE_HTTP = ("http1.x", "Failed parsing HTTP/2", "missing selected ALPN")
 """What gRPC says of a server that answers in HTTP/1."""
+_BROKEN = ("reset by peer", "closed", "Broken pipe", "end of TCP stream")
+"""What it says of a connection that the server ends."""
 _ABOUT_ADDRESSES = "failed to connect to all addresses; last error: "
 _RECONNECT_MS = 1000
 """The longest pause before gRPC connects again. It would grow to two minutes, which outlast the end of a run."""
@@ -106,9 +109,18 @@ class GrpcTransport:
             return f"the certificate is not trusted; {TRUST}"
         if any(words in details for words in _SPOKE_HTTP):
             return f"HTTP answers there; {self._other_protocol}"
+        is_broken = any(words in details for words in _BROKEN)
+        if is_broken and not self._address.uses_tls and self._speaks_tls:
+            return TLS_ONLY.format(scheme=self._address.scheme)
+        if is_broken and self._address.uses_tls and self._tls.certificate is None:
+            details = f"{details}; {PERHAPS_OURS}"
         if self._address.port == _HTTP_PORT and "refused" not in details:
             return f"{details}; {_HTTP_PORT} is the port of HTTP: {self._other_protocol}"
         return details
+
+    @cached_property
+    def _speaks_tls(self) -> bool:
+        return speaks_tls(self._address, _DEFAULT_PORT)
 
     @property
     def _other_protocol(self) -> str:

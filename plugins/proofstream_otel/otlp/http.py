@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from http import HTTPStatus
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from http.cookiejar import DefaultCookiePolicy
@@ -19,7 +20,7 @@ from proofstream_otel import environment
 from proofstream_otel.addresses import Address
 from proofstream_otel.otlp.protobuf import decode_rejection
 from proofstream_otel.otlp.proxies import proxy_of, shown_with
-from proofstream_otel.otlp.transport import NO_TLS, TRUST, Reply
+from proofstream_otel.otlp.transport import NO_TLS, OURS, PERHAPS_OURS, TLS_ONLY, TRUST, Reply, speaks_tls
 from proofstream_otel.tls import Tls
 from proofstream_otel.values.signals import Signal
 
@@ -37,10 +38,11 @@ _UNSUPPORTED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, H
 _CHUNK_BYTES = 4096
 _SHOWN_CHARS = 60
 _GRPC_PORT = 4317
+_DEFAULT_PORT = 80
 _SETTINGS = "\x04"
 """The type of the frame that a gRPC server sends first, in the fourth byte."""
 _BROKEN = (BrokenPipeError, ConnectionResetError, HTTPException, ssl.SSLError)
-"""What comes of speaking HTTP to a server that speaks gRPC, if not that frame."""
+"""What comes of speaking HTTP to a server that speaks gRPC, if not that frame, or TLS."""
 
 
 class HttpTransport:
@@ -91,13 +93,22 @@ class HttpTransport:
     def _plain(self, error: Exception) -> str:
         """Describe an error in a few words, and whose it is."""
         text, cause = _plain(error), _cause_of(error)
+        is_broken = isinstance(cause, _BROKEN) and self._proxy is None
         if isinstance(error, requests.exceptions.ProxyError):
             return f"the proxy cannot be used: {text}"
         if isinstance(cause, BadStatusLine) and str(cause)[:2] == "\0\0" and str(cause)[3:4] == _SETTINGS:
             return f"gRPC answers there; {self._other_protocol}"
-        if isinstance(cause, _BROKEN) and self._address.port == _GRPC_PORT and self._proxy is None:
+        if is_broken and not self._address.uses_tls and self._speaks_tls:
+            return TLS_ONLY.format(scheme=self._address.scheme)
+        if isinstance(cause, ssl.SSLEOFError) and self._session.cert is None:
+            text = f"{text}; {PERHAPS_OURS}"
+        if is_broken and self._address.port == _GRPC_PORT:
             return f"{text}; {_GRPC_PORT} is the port of gRPC: {self._other_protocol}"
         return text
+
+    @cached_property
+    def _speaks_tls(self) -> bool:
+        return speaks_tls(self._address, _DEFAULT_PORT)
 
     @property
     def _other_protocol(self) -> str:
@@ -133,11 +144,18 @@ def _reply(response: requests.Response, answer: bytes) -> Reply:
         return Reply(accepted=True, rejected=rejected, reason=message)
     return Reply(
         accepted=False,
-        reason=f"HTTP {status} {response.reason or ''}".strip(),
+        reason=TLS_ONLY.format(scheme="http")
+        if _wants_tls(status, answer)
+        else f"HTTP {status} {response.reason or ''}".strip(),
         retryable=status in _RETRYABLE,
         unsupported=status in _UNSUPPORTED,
         retry_after_s=_retry_after(response.headers.get("Retry-After")),
     )
+
+
+def _wants_tls(status: int, answer: bytes) -> bool:
+    """Return whether a server with TLS answers to plain text, as those of Go and nginx do."""
+    return status == HTTPStatus.BAD_REQUEST and (b"to an HTTPS server" in answer or b"to HTTPS port" in answer)
 
 
 def _retry_after(value: str | None) -> float:
@@ -179,12 +197,21 @@ def _plain_tls(error: ssl.SSLError) -> str:
     """Describe a failure of TLS, with what to do about it."""
     if error.reason == "WRONG_VERSION_NUMBER":
         return NO_TLS.format(scheme="http")
+    if "CERTIFICATE_REQUIRED" in (error.reason or ""):
+        return f"the receiver wants a certificate of ours; {OURS}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{error.verify_message}; {TRUST}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the receiver broke TLS off"
     return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}"
 
 
 def _cause_of(error: BaseException) -> BaseException:
-    while (inner := error.__cause__ or error.__context__) is not None:
+    while (inner := error.__cause__ or error.__context__ or _wrapped_in(error)) is not None:
         error = inner
     return error
+
+
+def _wrapped_in(error: BaseException) -> BaseException | None:
+    """Return the error that urllib3 has put into one that was never raised itself."""
+    return next((part for part in error.args if isinstance(part, BaseException)), None)

@@ -7,14 +7,40 @@ those decisions to us, are private.
 
 from __future__ import annotations
 
+import socket
+import ssl
 from typing import Protocol
 
 import msgspec
 
 from proofstream import safe_text
+from proofstream_otel.addresses import Address
 
 NO_TLS = "no TLS is spoken there; for plain text the endpoint begins with {scheme}://"
+TLS_ONLY = "TLS is spoken there; with TLS the endpoint begins with {scheme}s://"
 TRUST = "OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust"
+
+
+OURS = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY name its files"
+PERHAPS_OURS = f"if it wants a certificate of ours: {OURS}"
+
+_PROBE_S = 1.0
+
+
+def speaks_tls(address: Address, default_port: int) -> bool:
+    """Return whether a receiver that broke a connection in plain text completes a handshake of TLS instead."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    place = address.host, address.port or default_port
+    try:
+        with (
+            socket.create_connection(place, _PROBE_S) as plain,
+            context.wrap_socket(plain, server_hostname=address.host),
+        ):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,14 +32,28 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 @pytest.fixture
-def tls_receiver(kit: Any, pki: Pki) -> Iterator[Any]:
+def tls_receivers(kit: Any, pki: Pki) -> Iterator[Any]:
+    """A function that starts a receiver over HTTPS; a mutual one wants the client's certificate."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*, mutual: bool = False) -> Any:
+            made = kit.Receiver()
+            stack.callback(made.close)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(pki.server, pki.server_key)
+            if mutual:
+                context.load_verify_locations(pki.authority)
+                context.verify_mode = ssl.CERT_REQUIRED
+            made.serve_tls(context)
+            return made
+
+        yield start
+
+
+@pytest.fixture
+def tls_receiver(tls_receivers: Any) -> Any:
     """A receiver over HTTPS that asks for no certificate."""
-    made = kit.Receiver()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pki.server, pki.server_key)
-    made.serve_tls(context)
-    yield made
-    made.close()
+    return tls_receivers()
 
 
 def run(kit: Any, endpoint: str, **config: Any) -> InlineHost:
@@ -250,6 +264,29 @@ class TestTls:
     def test_a_receiver_in_plain_text(self, kit: Any, receiver: Any, caplog: Any) -> None:
         run(kit, receiver.url.replace("http", "https"))
         assert "no TLS is spoken there; for plain text the endpoint begins with http://" in caplog.text
+
+    @pytest.mark.parametrize("mutual", [True, False])
+    @pytest.mark.parametrize("scheme", ["http", "grpc"])
+    def test_a_receiver_with_tls_that_is_addressed_in_plain_text(
+        self, kit: Any, pki: Pki, tls_receivers: Any, caplog: Any, scheme: str, mutual: bool
+    ) -> None:
+        run(kit, f"{scheme}://127.0.0.1:{tls_receivers(mutual=mutual).url.rpartition(':')[2]}")
+        assert f"TLS is spoken there; with TLS the endpoint begins with {scheme}s://" in caplog.text
+
+    def test_a_receiver_with_tls_that_answers_in_plain_text(self, kit: Any, caplog: Any) -> None:
+        with proxy(
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", closes=True
+        ) as url:
+            run(kit, url)
+        assert "TLS is spoken there; with TLS the endpoint begins with https://" in caplog.text
+
+    def test_a_receiver_that_wants_our_certificate(
+        self, kit: Any, pki: Pki, tls_receivers: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        monkeypatch.setenv(f"{OTLP}CERTIFICATE", str(pki.authority))
+        run(kit, f"https://127.0.0.1:{tls_receivers(mutual=True).url.rpartition(':')[2]}")
+        assert "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY name its files" in caplog.text
+        assert "_ssl.c" not in caplog.text
 
     def test_files_that_are_not_used_are_named(
         self, kit: Any, pki: Pki, receiver: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any

@@ -233,6 +233,19 @@ class TestTls:
         assert host.health()["lost_spans"] == 3
         assert "OTEL_EXPORTER_OTLP_CERTIFICATE names a file with the authority to trust" in caplog.text
 
+    def test_a_receiver_that_wants_our_certificate(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], monkeypatch: Any, caplog: Any
+    ) -> None:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(pki.authority))
+        run(kit, f"grpcs://localhost:{grpc_receivers(credentials=server_credentials(pki, mutual=True)).port}")
+        assert "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY name its files" in caplog.text
+
+    def test_a_receiver_with_tls_that_is_addressed_in_plain_text(
+        self, kit: Any, pki: Pki, grpc_receivers: Callable[..., GrpcReceiver], caplog: Any
+    ) -> None:
+        run(kit, f"grpc://localhost:{grpc_receivers(credentials=server_credentials(pki, mutual=False)).port}")
+        assert "TLS is spoken there; with TLS the endpoint begins with grpcs://" in caplog.text
+
     def test_a_receiver_in_plain_text(self, kit: Any, grpc_receiver: GrpcReceiver, caplog: Any) -> None:
         run(kit, f"grpcs://127.0.0.1:{grpc_receiver.port}")
         assert "no TLS is spoken there; for plain text the endpoint begins with grpc://" in caplog.text
