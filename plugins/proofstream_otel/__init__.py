@@ -106,13 +106,17 @@ class OtelPlugin:
 
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
-        """Validate the table and open the destinations; sit the run out if there are none."""
+        """Validate the table and open the destinations; sit the run out if there are none.
+
+        OTEL_SDK_DISABLED is no reason to refuse a run: it turns telemetry off where the command stays as it is.
+        """
+        from proofstream_otel import environment
         from proofstream_otel.destinations import Providers
         from proofstream_otel.telemetry import Telemetry
 
         providers = Providers(self._tracer_provider, self._meter_provider, self._logger_provider)
         self._telemetry = Telemetry(context, {**context.config, **self.given_settings}, providers)
-        return not self._telemetry.is_idle
+        return not self._telemetry.is_idle or (context.asked and environment.is_sdk_disabled())
 
     @hookimpl
     def proofstream_consume(self, batch: Batch) -> Iterable[ProofEvent] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proofstream import ConfigError
+from proofstream import ConfigError, open_session
 from proofstream.testing import InlineHost, envelopes
 from proofstream_otel import OtelPlugin, environment
 from proofstream_otel.otlp import exporter
@@ -310,6 +310,13 @@ class TestEnvironment:
         assert receiver.paths == []
         assert host.health() == {}
         assert warnings(caplog) == ["OTEL_SDK_DISABLED is set: nothing is exported"]
+
+    def test_the_sdk_turned_off_refuses_no_run(self, receiver: Any, monkeypatch: Any) -> None:
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+        with open_session(plugins=["otel"], config={"otel": {"endpoint": receiver.url}}) as session:
+            pass
+        assert session.problems == []
+        assert receiver.paths == []
 
     @pytest.mark.parametrize(("raw", "expected"), [("5", 5.0), ("0.5", 0.5), ("10000", 10.0), (None, 10.0)])
     def test_a_timeout_is_in_seconds_unless_it_must_be_milliseconds(
