@@ -90,11 +90,14 @@ class FileOutlet:
 
     def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
         """Create the next file, and write the recording's properties, layout and first snapshot."""
+        path = None
         try:
             path = self._create_next()
             stream = open_stream(recording, rr.FileSink(path), tick_s=_TICK_S)
         except (OSError, RuntimeError) as error:
             self._lose_file("cannot make the recording", self._file.numbered(self._number), _plain(error))
+            if path is not None:
+                _remove_empty(path)
             return
         self._open[recording.recording_id] = _OpenFile(path, stream, flushed_at=self._clock())
         self.sender.introduce(recording, stream)
@@ -193,6 +196,13 @@ def _remove_regular(path: Path) -> None:
     """Remove a regular file. Anything else stays, such as a link, whose target may be another program's."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove a file that was created for a recording that there will not be."""
+    with contextlib.suppress(OSError):
+        if not path.stat().st_size:
             path.unlink()
 
 

@@ -137,6 +137,17 @@ say(dict(outlets.counters()))
     assert path.stat().st_size == 100_000
 
 
+def test_a_disk_that_is_full_from_the_beginning_keeps_no_empty_file(kit: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proof.rrd"
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    with child(kit, "outlets.close(5)\nsay(dict(outlets.counters()))", f"file:{path}", preexec=limit) as process:
+        out, err = process.communicate(timeout=60)
+
+    assert f"said: rerun: cannot make the recording {path}: " in err
+    assert "'lost_files': 1" in out
+    assert not path.exists()
+
+
 def test_a_file_that_cannot_be_created_does_not_affect_the_others(
     kit: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
