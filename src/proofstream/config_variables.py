@@ -93,14 +93,22 @@ def about_stranger(name: str, *, keys: Mapping[str, Collection[str]]) -> str:
         name: The variable.
         keys: The tables, and the keys of each as far as they are known.
     """
-    rest = name.removeprefix(PREFIX)
+    near = _like(name.removeprefix(PREFIX), keys)
+    begin = ", ".join(f"{PREFIX}{prefix}" for prefix in sorted(_prefixes(keys)))
+    return f"{safe_text(name)} is not a setting, and has no effect{near} (settings begin with {begin})"
+
+
+def _like(rest: str, keys: Mapping[str, Collection[str]]) -> str:
+    """Return the end of a message that names a setting like a variable, or nothing."""
+    for prefix, table in _prefixes(keys).items():
+        if rest.startswith(prefix) and keys.get(table):  # the table is right, so the key is not
+            near = did_you_mean(rest.removeprefix(prefix), sorted(key.upper() for key in keys[table]))
+            return near.replace("mean ", f"mean {PREFIX}{prefix}")
     known = {_prefix(table) + key.upper() for table, of_table in keys.items() for key in of_table}
     known.update(key.upper() for key in keys.get(HOST_TABLE, ()))
     known.update(own.removeprefix(PREFIX) for own in NO_SETTINGS)
     known.update(_moved(rest, table) for table, of_table in keys.items() if not of_table)
-    near = did_you_mean(rest, sorted(known)).replace("mean ", f"mean {PREFIX}")
-    begin = ", ".join(f"{PREFIX}{prefix}" for prefix in sorted(_prefixes(keys)))
-    return f"{safe_text(name)} is not a setting, and has no effect{near} (settings begin with {begin})"
+    return did_you_mean(rest, sorted(known)).replace("mean ", f"mean {PREFIX}")
 
 
 def variable_of(table: str, key: str) -> str:

@@ -83,6 +83,12 @@ def test_a_stranger_is_named_with_a_setting_that_is_like_it(keys: tuple[str, ...
     )
 
 
+def test_a_key_is_looked_for_in_the_table_that_the_variable_names() -> None:
+    keys = {"otel": ("endpoint", "headers"), "demo": ("enabled",)}
+    assert "mean PROOFSTREAM_OTEL_ENDPOINT?" in about_stranger("PROOFSTREAM_OTEL_ENDPONT", keys=keys)
+    assert "mean" not in about_stranger("PROOFSTREAM_OTEL_ENABLED", keys=keys)
+
+
 def test_a_key_of_the_host_is_suggested_in_its_short_form() -> None:
     assert "mean PROOFSTREAM_STRICT?" in about_stranger("PROOFSTREAM_STRCT", keys={"host": HOST_KEYS})
     assert "mean" not in about_stranger("PROOFSTREAM_FAVOURITE_COLOUR", keys={"host": HOST_KEYS})

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from proofstream.command.voice import voice
+from proofstream.text import safe_text
 
 TRACEBACK_HINT = "--traceback shows where"
 """Tells a user of the command how to see the traceback of a failure."""
@@ -58,8 +59,11 @@ def set_up_logging(*, verbose: int, tracebacks: bool = False, environ: Mapping[s
         tracebacks: Whether the tracebacks of failures are shown at any of these.
         environ: The environment. Its ``PROOFSTREAM_LOG`` may name a level, which holds if `verbose` is 0.
     """
-    named = logging.getLevelNamesMapping().get(environ.get("PROOFSTREAM_LOG", "").upper())
+    said = environ.get("PROOFSTREAM_LOG", "").strip()
+    named = logging.getLevelNamesMapping().get(said.upper())
     level = _LEVELS[max(-2, min(2, verbose))] if named is None or verbose else named
     _log.setLevel(logging.DEBUG if tracebacks else level)
     _log.handlers = [_Stderr(level, tracebacks=tracebacks)]
     _log.propagate = False
+    if said and named is None:
+        _log.warning("PROOFSTREAM_LOG: %r is no level; known are debug, info, warning and error", safe_text(said))

@@ -51,6 +51,17 @@ def test_tracebacks_are_shown_without_all_the_rest(capsys: pytest.CaptureFixture
     assert said(capsys) == ["proofstream: a warning", "proofstream: it failed", "  RuntimeError: the cause"]
 
 
+@pytest.mark.parametrize(
+    ("said_level", "lines"), [("debug", []), ("", []), ("loud", ["PROOFSTREAM_LOG: 'loud' is no level"])]
+)
+def test_a_level_that_does_not_exist_is_named(
+    capsys: pytest.CaptureFixture[str], said_level: str, lines: list[str]
+) -> None:
+    set_up_logging(verbose=0, environ={"PROOFSTREAM_LOG": said_level})
+    known = "; known are debug, info, warning and error"
+    assert said(capsys) == [f"proofstream: {line}{known}" for line in lines]
+
+
 def test_a_long_message_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger("proofstream.test").warning("x" * 100_000)
     (line,) = said(capsys)
