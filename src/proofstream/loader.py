@@ -17,7 +17,7 @@ import msgspec
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
 from proofstream.envelopes import HOST, PRODUCER
-from proofstream.errors import PluginError, ProofstreamError, UsageError, describe, in_parentheses
+from proofstream.errors import PluginError, ProofstreamError, UsageError, describe, did_you_mean, in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.hooks import Hooks
 from proofstream.hookspecs import PROJECT
@@ -169,7 +169,8 @@ class Registry(msgspec.Struct, kw_only=True):
         record = self.records.get(name)
         if record is None:
             known = ", ".join(sorted(self.records)) or "none"
-            raise PluginError(f"no plugin is named {name!r}", hint=f"installed: {known}")
+            near = did_you_mean(name, self.records)
+            raise PluginError(f"no plugin is named {name!r}{near}", hint=f"installed: {known}")
         if not record.status.is_usable:
             raise record.error()
         return record
@@ -263,8 +264,9 @@ def load(
     points = entry_points() if found is None else sorted(found, key=lambda ep: (ep.name, ep.value))
     strange = selection.blocked - {point.name for point in points}
     if strange:
-        known = ", ".join(sorted({point.name for point in points})) or "none"
-        raise UsageError(f"no plugin is named {min(strange)!r}", hint=f"installed: {known}")
+        known = sorted({point.name for point in points})
+        near = did_you_mean(min(strange), known)
+        raise UsageError(f"no plugin is named {min(strange)!r}{near}", hint=f"installed: {', '.join(known) or 'none'}")
     registry = Registry()
     located = _located(points)
     for record in (*(_given(instance, located) for instance in instances), *(_named(*one) for one in named)):

@@ -49,7 +49,7 @@ def one_line(text: str) -> str:
             "write http:// or https:// or grpc:// or grpcs:// before the address",
         ),
         (["run", str(SMOL), "--set", "otel.colour=1"], "otel.colour"),
-        (["run", str(SMOL), "--no-plugin", "otl"], "no plugin is named 'otl'"),
+        (["run", str(SMOL), "--no-plugin", "otl"], "no plugin is named 'otl'; did you mean otel?"),
         (["walk"], "No such command 'walk'"),
         (["demo", "nope"], "nope"),
     ],

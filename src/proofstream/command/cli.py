@@ -251,7 +251,7 @@ class _App:
         which = click.Argument(["words"], metavar="[TABLE|KEY]...", nargs=-1)
         as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
         params = [which, as_json, *_general_params(), *self._plugin_params()]
-        summary = "List the keys of the configuration, with each one's value, where that comes from, and its meaning."
+        summary = "List all settings: what each means, its value, and where that comes from."
         return click.Command("config", params=params, callback=callback, help=summary)
 
     # Commands that run a source
@@ -383,7 +383,7 @@ class _App:
                 known = ", ".join(self.registry.records)
                 near = did_you_mean(table, [HOST_TABLE, *self.registry.records])
                 raise UsageError(f"--set {text}: no plugin is named {table!r}{near}", hint=f"installed: {known}")
-            config.put(table, {key: value}, by_call(f"--set {table}.{key}"))
+            config.put(table, {key: value}, by_call("--set"))
         config.settle_host()
 
     def _given(self, values: Mapping[str, Any]) -> list[tuple[Option, str]]:

@@ -22,6 +22,8 @@ from click.shell_completion import (
 
 from proofstream.command.names import COMPLETE
 from proofstream.command.plugin_details import settings_of
+from proofstream.config import HostSettings
+from proofstream.config_variables import HOST_TABLE
 from proofstream.contracts import Command, Option, Tool
 from proofstream.loader import Registry
 
@@ -163,6 +165,7 @@ def _offers(registry: Registry) -> Mapping[str, _Offer]:
     return {
         "run source": lambda incomplete: _sources(registry, incomplete),
         "plugins which": plugins,
+        "config words": _names([HOST_TABLE, *registry.records]),
         "events which": _names(kind for kind, _, _ in registry.catalog),
         "--plugin": plugins,
         "--no-plugin": plugins,
@@ -205,10 +208,13 @@ def _sources(registry: Registry, incomplete: str) -> Items:
 
 
 def _settings(registry: Registry, incomplete: str) -> Items:
-    plugin, dot, _ = incomplete.partition(".")
+    plugin, dot, key = incomplete.partition(".")
+    if "=" in key:
+        return []
     if not dot:
-        return [CompletionItem(f"{name}.") for name in registry.records]
-    keys = [f"{plugin}.{option.key}" for option, owner in registry.options.values() if owner == plugin]
+        return [CompletionItem(f"{name}.") for name in (HOST_TABLE, *registry.records)]
+    keys = [f"{HOST_TABLE}.{key}" for key in HostSettings.model_fields] if plugin == HOST_TABLE else []
+    keys += [f"{plugin}.{option.key}" for option, owner in registry.options.values() if owner == plugin]
     if plugin in registry.records:
         keys += [row["key"] for row in settings_of(registry.records[plugin])]
     return [CompletionItem(f"{key}=") for key in dict.fromkeys(keys)]

@@ -21,8 +21,8 @@ def print_rows(rows: Sequence[Mapping[str, str]]) -> None:
 
     columns = [key for key in (rows[0].keys() if rows else ()) if any(row[key] for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)  # a name in two pieces cannot be copied
     for row in rows:
         table.add_row(*[Text(row[column]) for column in columns])
     Console().print(table)

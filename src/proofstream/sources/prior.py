@@ -46,8 +46,11 @@ class Prior:
         """Add a log event to their session that says how many times are reconstructed."""
         if not self._lines:
             return
-        lines = "1 line was" if self._lines == 1 else f"{self._lines} lines were"
-        text = f"{lines} written before reading began; their times are reconstructed from reported durations"
+        if self._lines == 1:
+            text = "1 line was written before reading began; its time is reconstructed from reported durations"
+        else:
+            what = f"{self._lines} lines were written before reading began"
+            text = f"{what}; their times are reconstructed from reported durations"
         event = Log(level=LogLevel.Info, message=text)
         router.route_item(Decoded(event=event, raw=encode_event(event), origin=HOST), at=self._found.ends_unix_nano)
         router.flush()

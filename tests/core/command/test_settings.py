@@ -56,7 +56,7 @@ def test_each_key_is_listed_with_the_place_that_its_value_comes_from(
         0,
         {
             "host.strict": (True, "c.toml"),
-            "host.lane_capacity": (9, "--set host.lane_capacity"),
+            "host.lane_capacity": (9, "--set"),
             "host.close_timeout_s": (3.0, "PROOFSTREAM_CLOSE_TIMEOUT_S"),
             "otel.endpoint": ("http://b", "PROOFSTREAM_OTEL_ENDPOINT"),
             "otel.file": ("out", "--otlp-file"),
