@@ -384,11 +384,11 @@ class Session(_Entrance):
     def drop(self, event: object) -> None:
         """Count an event that did not fit."""
         kind = kind_of(event) if isinstance(event, ProofEvent) else type(event).__name__
-        self.dropped.count_event(kind)
         if self._closed and self.late_notice is not None:  # said by itself, and so no loss for the report
             if not isinstance(event, _ENDS if self.is_inherited else ProofAborted):
                 self._say_late(kind)
             return
+        self.dropped.count_event(kind)
         self._intake.note_loss(event)
         self._intake.overflowed = True
 

@@ -208,7 +208,7 @@ def emit():
     while not session.is_closed:
         time.sleep(0.001)
     prove(session)
-session = open_session(plugins=[Slow()])
+session = open_session(plugins=[Slow(), "record"], config={"record": {"path": "r.jsonl"}})
 emitter = threading.Thread(target=emit)
 emitter.start()
 print(session.close().problems)
