@@ -58,8 +58,7 @@ class ConsolePlugin:
     def proofstream_consume(self, batch: Batch) -> None:
         """Add the batch, and show the news if it is time to."""
         if self._screen is not None:
-            self._screen.summary.add_batch(batch)
-            self._screen.refresh()
+            self._screen.add(batch)
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:

@@ -30,9 +30,9 @@ class Throttle:
         self._every_s = every_s
         self._last = start
 
-    def is_due(self, now: float) -> bool:
-        """Return whether it is time again, and start the next wait if so."""
-        if 0 <= now - self._last < self._every_s:
+    def is_due(self, now: float, *, at_least_s: float = 0.0) -> bool:
+        """Return whether it is time again, and after `at_least_s` seconds, and start the next wait if so."""
+        if 0 <= now - self._last < max(self._every_s, at_least_s):
             return False
         self._last = now
         return True

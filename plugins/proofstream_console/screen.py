@@ -8,6 +8,7 @@ from typing import IO, Any, Protocol, cast
 
 from rich.console import Console
 
+from proofstream import Batch
 from proofstream_console.closing_report import closing_report
 from proofstream_console.live_face import LiveFace
 from proofstream_console.live_view import LiveView
@@ -19,6 +20,8 @@ from proofstream_console.run_summary import RunSummary
 from proofstream_console.settings import Settings, read_settings
 
 _PLAIN_WIDTH = 100
+_QUIET_S = 0.5
+"""The fewest seconds between two drawings while nothing is heard: then only the clocks of the view change."""
 
 
 class Face(Protocol):
@@ -124,11 +127,16 @@ class Screen:
         self._console = console
         self._throttle = throttle
         self._clock = clock
+        self._has_heard = True
 
-    def refresh(self) -> None:
-        """Show the news, if it is time to and the stream accepts it."""
+    def add(self, batch: Batch) -> None:
+        """Add the batch, and show the news, if it is time to and the stream accepts it."""
+        self.summary.add_batch(batch)
+        self._has_heard |= len(batch) > 0
         now = self._clock()
-        if self._throttle.is_due(now) and self.output.is_ready():
+        quiet_s = 0.0 if self._has_heard else _QUIET_S
+        if self.output.is_ready() and self._throttle.is_due(now, at_least_s=quiet_s):
+            self._has_heard = False
             self._face.show_news(now)
 
     def close(self, timeout_s: float) -> None:

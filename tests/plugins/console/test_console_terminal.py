@@ -264,6 +264,26 @@ def test_an_idle_lane_still_moves_the_clock_of_the_view() -> None:
     host.close()
 
 
+def test_a_silence_is_drawn_twice_a_second_and_what_ends_it_at_once() -> None:
+    clock = Clock()
+    stream = Terminal()
+    host = InlineHost(ConsolePlugin(stream, clock=clock), {"mode": "live"})
+    sent = envelopes([PROOF_START, LAYER_START, LAYER_END], close=False)
+    host.feed(sent[:-1])
+    clock.now += 0.25
+    host.tick()  # draws what was fed
+    before = frames(stream)
+    for _ in range(80):
+        clock.now += 0.125
+        host.tick()
+    assert frames(stream) - before == 20
+    clock.now += 0.25
+    before = len(stream.getvalue())
+    host.feed(sent[-1:])
+    assert len(stream.getvalue()) > before
+    host.close()
+
+
 def test_a_short_stream_draws_no_view_at_all() -> None:
     stream = Terminal()
     host = InlineHost(ConsolePlugin(stream, clock=Clock()), {"mode": "live"})
