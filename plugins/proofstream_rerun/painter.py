@@ -42,6 +42,7 @@ from proofstream_rerun.picture.marks import PropertyValue
 from proofstream_rerun.scene.inference import AttentionRoom
 from proofstream_rerun.scene.scene import NOTED, Scene
 from proofstream_rerun.sdk.recording_streams import RERUN_VERSION
+from proofstream_rerun.sdk.recordings import OUTSIDE
 
 WRITE_EVERY_S = 0.25
 """The least number of seconds between two writes, unless a proof ends or many rows wait."""
@@ -348,7 +349,7 @@ class Painter:
             job,
             Scene(proof=None, started_ns=started_ns, facts=self._facts(*job), room=self._room),
             recording_id=recording_id_of(session_id, "alone", str(number)),
-            name="outside of any proof",
+            name=OUTSIDE,
             started_ns=started_ns,
         )
         recording.scene.begin_alone(envelope)

@@ -255,6 +255,8 @@ class Outlets:
         leave_by = time.monotonic() + timeout_s
         for recording_id in list(self._recordings):
             self.end_recording(recording_id)
+        for file in self._files:
+            file.finish()
         # Ask all first, then wait: the peers leave at the same time, by one deadline.
         for peer in self._peers:
             peer.ask_to_leave(leave_by)

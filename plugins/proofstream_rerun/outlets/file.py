@@ -17,7 +17,7 @@ import rerun as rr
 from proofstream import Output, create_beside
 from proofstream_rerun.connections import File
 from proofstream_rerun.sdk.recording_streams import CallSender, Flushed, flush, open_stream
-from proofstream_rerun.sdk.recordings import Recording, Write
+from proofstream_rerun.sdk.recordings import OUTSIDE, Recording, Write
 from proofstream_rerun.sdk.stream_release import abandon_streams
 
 if TYPE_CHECKING:
@@ -87,12 +87,13 @@ class FileOutlet:
         self._clock = clock
         self._number = 0
         self._open: dict[str, _OpenFile] = {}
+        self._without_proof: Path | None = None
 
     def begin_recording(self, recording: Recording, *, blueprint: rrb.Blueprint, opening: Sequence[Write]) -> None:
         """Create the next file, and write the recording's properties, layout and first snapshot."""
         path = None
         try:
-            path = self._create_next()
+            path = self._create_beside_proofs() if recording.name == OUTSIDE and self._reserved else self._create_next()
             stream = open_stream(recording, rr.FileSink(path), tick_s=_TICK_S)
         except (OSError, RuntimeError) as error:
             self._lose_file("cannot make the recording", self._file.numbered(self._number), _plain(error))
@@ -113,7 +114,7 @@ class FileOutlet:
             OSError: It cannot be created.
         """
         if self._reserved is not None:
-            self._number, self._reserved = self._reserved.number, None
+            self._number, self._reserved = max(self._number, self._reserved.number), None
             return self._path
         self._number += 1
         wanted = self._file.numbered(self._number)
@@ -123,6 +124,24 @@ class FileOutlet:
         if path != wanted:
             self._log.warning("rerun: %s exists; the next recording is %s", wanted, path)
         return path
+
+    def _create_beside_proofs(self) -> Path:
+        """Create a file for events before the first proof, which is to have the name that was asked for.
+
+        Raises:
+            OSError: It cannot be created.
+        """
+        first = max(self._number, self._reserved.number if self._reserved else 1) + 1
+        path, self._number = create_beside(self._file.path, first=first)
+        self._without_proof = self._without_proof or path
+        return path
+
+    def finish(self) -> None:
+        """Give the name that was asked for to the first recording if no proof has come. All must have ended."""
+        if self._reserved is not None and self._without_proof is not None:
+            with contextlib.suppress(OSError):
+                self._without_proof.replace(self._path)  # an empty file, created for us
+        self._reserved = None
 
     def send_writes(self, recording_id: str, writes: Sequence[Write]) -> None:
         """Write the calls, and flush if a flush is due."""

@@ -29,6 +29,10 @@ class Write(Protocol):
         ...
 
 
+OUTSIDE = "outside of any proof"
+"""The name of a recording of events that belong to no proof."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recording:
     """One proof as a Rerun recording.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rerun.chunk import RrdReader
 
-from proofstream import ConfigError
+from proofstream import ConfigError, open_session
 
 MANY = """
 import logging, sys
@@ -265,3 +265,19 @@ def test_a_file_beside_viewers_is_complete(kit: Any, tmp_path: Path) -> None:
     assert kit.rows_of(path)["first:values"] == 100
     assert kit.eventually(lambda: viewer.rows()["first:values"] == 100)
     assert outlets.counters()["lost_viewers"] == 1
+
+
+@pytest.mark.parametrize("proves", [True, False])
+def test_the_first_proof_has_the_name_that_was_asked_for(kit: Any, tmp_path: Path, proves: bool) -> None:
+    path = tmp_path / "proof.rrd"
+    with open_session(plugins=["rerun"], config={"rerun": {"connections": [f"file:{path}"]}}) as session:
+        with session.phase("forward pass"):
+            pass
+        if proves:
+            with session.proof(model_name="mlp", num_layers=0):
+                pass
+    beside = ["proof-2.rrd"] if proves else []
+    assert sorted(each.name for each in tmp_path.iterdir()) == [*beside, "proof.rrd"]
+    printed = kit.run_program("rrd", "print", "-vvv", str(path)).stdout
+    assert ("outside of any proof" in str(printed)) is not proves
+    assert kit.verify(path) == ""
