@@ -240,4 +240,4 @@ def test_a_second_run_leaves_the_recording_of_the_first_alone(tmp_path: Path) ->
         assert command.finish() == 0, command.said
         assert steps_in(expected) == STEPS
         assert before in {None, path.read_bytes()}
-    assert f"rerun: {path} exists; the next recording is {second}" in command.said
+    assert f"{path} exists, so this run writes {second}" in command.said

@@ -195,7 +195,7 @@ def test_an_address_that_cannot_be_right_ends_the_command_before_the_proof(proof
     result = proofstream_command("run", SMOL, "--no-console", "--otlp", url)
     (line,) = result.err.splitlines()
     assert result.status == 2
-    assert line.startswith("proofstream: error: otel.endpoint: ")
+    assert line.startswith("proofstream: error: --otlp: otel.endpoint: ")
     assert "Error" not in line
     assert "s3cret" not in line
 
