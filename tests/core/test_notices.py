@@ -116,6 +116,7 @@ print(len(heard.lines))
 
 @pytest.mark.parametrize("logging", [False, True])
 def test_a_receiver_that_is_away_is_said_at_once_and_the_losses_at_the_end(logging: bool, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -79,8 +79,8 @@ def coloured(picture: Any, rgb: tuple[int, int, int]) -> int:
 @pytest.mark.parametrize(
     ("name", "source", "share"),
     [
-        ("digits", "demo:digits", 0.3),
-        ("transformer", "demo:transformer", 0.5),
+        ("digits", "demo:digits", 0.15),
+        ("transformer", "demo:transformer", 0.2),
         ("smollm2", "smollm2-135m-cpu.jsonl", 0.6),
     ],
 )
