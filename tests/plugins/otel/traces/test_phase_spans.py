@@ -162,7 +162,7 @@ def test_after_a_proof_that_is_not_sampled_it_is_not_either(
     items = [kit.proof_start(), start("commit"), kit.proof_complete(), end("commit"), start("tail"), end("tail")]
     host.feed(envelopes(items, step_ns=2 * MS))
     host.close()
-    assert (tmp_path / "traces.jsonl").read_bytes() == b""
+    assert not (tmp_path / "traces.jsonl").exists()  # nothing was written to it
     assert host.health()["spans_unsampled"] == 4
 
 
