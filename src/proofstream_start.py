@@ -7,23 +7,21 @@ Python's internals to somebody who only changed their mind.
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def end_quietly() -> None:
-    """Let a Ctrl-C end the process without a word, until `handle_interrupts`. One that is ignored stays ignored."""
+    """Let a Ctrl-C end the process without a word, until the command sees to it. An ignored one stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def handle_interrupts() -> None:
-    """Let a Ctrl-C raise KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def main() -> int:
     """Run the command line of this process and return the exit status."""
     end_quietly()
-    from proofstream.__main__ import main as run  # only now
+    from proofstream.command.early import begin_reading  # only now
+
+    begin_reading(sys.argv[1:])
+    from proofstream.command.cli import main as run  # what it imports takes longer than a layer
 
     return run()

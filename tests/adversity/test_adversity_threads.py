@@ -84,7 +84,7 @@ prove(open_session(plugins=["console"]), 1)
 def test_the_command_ends_with_one_line(tmp_path: Path, wire_data: Path, most: int, source: str) -> None:
     stream = next(iter(sorted(wire_data.glob("*.jsonl")))).read_bytes()
     (tmp_path / "in.jsonl").write_bytes(stream)
-    code = f"{LIMIT}\nlimit_threads({most})\nfrom proofstream.__main__ import main\nsys.exit(main())"
+    code = f"{LIMIT}\nlimit_threads({most})\nfrom proofstream_start import main\nsys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code, "run", source, "--no-console", "--otlp-file", "out"],
         cwd=tmp_path,

@@ -24,7 +24,7 @@ from proofstream.command.draining import pipes_among, read_on
 from proofstream.command.logs import set_up_logging, traceback_hint
 from proofstream.command.names import COMPLETE, SHELLS, unknown
 from proofstream.command.plugin_files import load_plugin_file
-from proofstream.command.process import end_soon, fill_standard_streams, on_signals
+from proofstream.command.process import end_soon, fill_standard_streams, handle_interrupts, on_signals
 from proofstream.command.results import columns_of_standard_error, lines_about, make_folders, spare_source
 from proofstream.command.voice import voice
 from proofstream.config_variables import HOST_TABLE
@@ -35,7 +35,6 @@ from proofstream.loader import PluginRecord, Registry, Selection, entry_points, 
 from proofstream.outputs import make_private_folder
 from proofstream.reservations import results_asked
 from proofstream.sources.arrivals import stop_early
-from proofstream_start import handle_interrupts
 
 if TYPE_CHECKING:
     from proofstream.config import Config

@@ -26,6 +26,12 @@ _GIVE_BACK = b"\x1b7\x1b[r\x1b8\x1bD\x1b7\x1b[m\r\x1b[J\x1b8\x1b[A\x1b[?25h"
 _SIGNALS_THREAD = "proofstream-signals"
 
 
+def handle_interrupts() -> None:
+    """Let a Ctrl-C raise KeyboardInterrupt again. While the command was imported, it ended the process at once."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def fill_standard_streams() -> None:
     """Open the null device for closed standard streams; otherwise the next file would get their number."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):

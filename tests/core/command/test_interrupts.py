@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proofstream_start import end_quietly, handle_interrupts
+from proofstream.command.process import handle_interrupts
+from proofstream_start import end_quietly
 
 INTERRUPTED = """
 import os, signal, sys
