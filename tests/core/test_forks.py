@@ -136,20 +136,30 @@ def test_threads_may_fork_at_the_same_time() -> None:
     assert len(forked) == 4
 
 
-def test_a_ctrl_c_during_the_wait_is_raised_after_the_fork(busy: Worker) -> None:
-    # A shell that starts the tests in the background has them ignore it.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        threading.Timer(0.2, _thread.interrupt_main).start()
-        started = time.monotonic()
-        before_fork()  # Python would print what it raises
-        after_fork_in_parent()
-        assert time.monotonic() - started < 30.0
+@pytest.fixture
+def own_interrupts() -> Iterator[None]:
+    """Has a Ctrl-C raise KeyboardInterrupt here, and do nothing else.
 
-        with pytest.raises(KeyboardInterrupt):
-            wait_until(lambda: False, deadline=time.monotonic() + 10.0)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    A shell that starts the tests in the background has them ignore it, and a command that ran in this process before
+    ends the process at the second one.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    wakeup = signal.set_wakeup_fd(-1)
+    yield
+    signal.set_wakeup_fd(wakeup)
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("own_interrupts")
+def test_a_ctrl_c_during_the_wait_is_raised_after_the_fork(busy: Worker) -> None:
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    started = time.monotonic()
+    before_fork()  # Python would print what it raises
+    after_fork_in_parent()
+    assert time.monotonic() - started < 30.0
+
+    with pytest.raises(KeyboardInterrupt):
+        wait_until(lambda: False, deadline=time.monotonic() + 10.0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes can fork")
