@@ -18,7 +18,7 @@ from typing import Any, cast
 from proofstream.errors import ConfigError
 from proofstream.inputs import parse_toml, read_small_file
 from proofstream.notices import warn_once
-from proofstream.text import safe_text
+from proofstream.text import LONGEST_LINE, safe_text
 from proofstream.trust import Trust, place_of, trust_in, users_config_file
 
 CONFIG_FILE = "proofstream.toml"
@@ -27,7 +27,6 @@ CONFIG_VARIABLE = "PROOFSTREAM_CONFIG"
 MAX_CONFIG_BYTES = 2**20
 """The longest configuration file."""
 
-_LONGEST_REASON = 1000
 _MOST_KEYS_SHOWN = 8
 
 _log = logging.getLogger("proofstream")
@@ -67,7 +66,7 @@ def read_config_file(path: Path) -> ConfigFile:
     except OSError as error:
         raise ConfigError(f"{shown_path(path)}: {error.strerror or error}") from None
     except ValueError as error:  # not UTF-8, not TOML, or a path with a NUL in it
-        raise ConfigError(f"{shown_path(path)}: {safe_text(str(error), _LONGEST_REASON)}") from None
+        raise ConfigError(f"{shown_path(path)}: {safe_text(str(error), LONGEST_LINE)}") from None
     return ConfigFile(path=path, content=content, document=_own_part(path, document))
 
 

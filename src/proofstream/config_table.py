@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proofstream.errors import ConfigError, did_you_mean
-from proofstream.text import safe_text
+from proofstream.text import LONGEST_LINE, safe_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Model = TypeVar("Model", bound=BaseModel)
 
 _UNKNOWN = "extra_forbidden"
-_LONGEST_MESSAGE = 1000
-"""Characters of a reason, which may quote a whole value."""
 
 
 class TableMistake(ConfigError):
@@ -66,5 +64,5 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
             message = "there is no such key" + (near or (f"; known are {known}" if known else "; there are none"))
         else:
             message = first["msg"].removeprefix("Value error, ")
-            message = safe_text(message[:1].lower() + message[1:], _LONGEST_MESSAGE)
+            message = safe_text(message[:1].lower() + message[1:], LONGEST_LINE)
         raise TableMistake(f"{where}: {message}" if where else message, key=key, kind=first["type"]) from None

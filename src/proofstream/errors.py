@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofstream.text import safe_text
+from proofstream.text import LONGEST_LINE, safe_text
 
-_LONGEST_DESCRIPTION = 1000
 _LONGEST_WORD = 100
 
 
@@ -33,7 +32,7 @@ def describe(error: BaseException) -> str:
         text = str(error)
     except BaseException:  # noqa: BLE001 - a third-party exception may fail to describe itself, and raise anything
         text = ""
-    return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_DESCRIPTION)
+    return safe_text(f"{type(error).__name__}: {text}" if text else type(error).__name__, LONGEST_LINE)
 
 
 def describe_with_place(error: BaseException) -> str:
@@ -44,7 +43,7 @@ def describe_with_place(error: BaseException) -> str:
     if traceback is None:
         return describe(error)
     place = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
-    return f"{describe(error)} (at {safe_text(place, _LONGEST_DESCRIPTION)})"
+    return f"{describe(error)} (at {safe_text(place, LONGEST_LINE)})"
 
 
 def in_parentheses(hint: str | None) -> str:

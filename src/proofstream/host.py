@@ -33,7 +33,7 @@ from proofstream.publishing import Publisher, flood_problems
 from proofstream.report import Report
 from proofstream.reservations import Reservations
 from proofstream.session import Session, SessionOwner
-from proofstream.text import safe_text
+from proofstream.text import LONGEST_LINE, safe_text
 from proofstream.threads import ThreadError
 from proofstream.undelivered import Retired, Wanted
 from proofstream.version import __version__
@@ -48,7 +48,6 @@ _DRAIN_SHARE = 0.6
 _DEADLINE_CHECK_S = 0.1
 _GIVE_UP_S = 1.0
 _LONGEST_S = 365 * 24 * 3600.0
-_LONGEST_LINE = 1000
 _IN_CHILD = "this is the child of a fork, and the session is its parent's; call open_session in the child"
 _LONGEST_TRACESTATE = 512
 """W3C asks for this many characters to be passed on."""
@@ -297,7 +296,7 @@ class Host:
     def tell(self, line: str) -> None:
         """Show a line to the user. Any thread; never blocks, never raises."""
         try:
-            self._tell(safe_text(line, _LONGEST_LINE))
+            self._tell(safe_text(line, LONGEST_LINE))
         except Exception as error:  # noqa: BLE001 - an application's logging may raise anything; it is not the plugin's fault
             _log.debug("a line could not be shown: %s", describe(error))
 

@@ -6,9 +6,8 @@ import logging
 import sys
 from contextlib import suppress
 
-from proofstream.text import safe_text
+from proofstream.text import LONGEST_LINE, safe_text
 
-_LONGEST_NOTICE = 1000
 _MOST_REMEMBERED = 1000
 
 _log = logging.getLogger("proofstream")
@@ -30,7 +29,7 @@ class LastResort(logging.Handler):
         """Write the record's message, unless another handler has it. Never raises."""
         with suppress(Exception):  # the stream may be closed; a plugin's arguments may not fit its message
             if not self._is_handled_elsewhere(record.name):
-                sys.stderr.write(f"proofstream: {safe_text(record.getMessage(), _LONGEST_NOTICE)}\n")
+                sys.stderr.write(f"proofstream: {safe_text(record.getMessage(), LONGEST_LINE)}\n")
                 sys.stderr.flush()
 
     def _is_handled_elsewhere(self, name: str) -> bool:
@@ -59,7 +58,7 @@ def warn_user(text: str) -> None:
     """Log a line as a warning, on standard error if the application has not set logging up. Never raises."""
     stay_audible()
     with suppress(Exception):  # of an application's handler or filter
-        _log.warning("%s", safe_text(text, _LONGEST_NOTICE))
+        _log.warning("%s", safe_text(text, LONGEST_LINE))
 
 
 def warn_once(text: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
+LONGEST_LINE = 1000
+"""Characters of a line that we log or show: enough to quote a value, and too few to flood a screen."""
+
 _CONTROL_PICTURES = 0x2400
 _DELETE = 0x7F
 _SPACE = 0x20

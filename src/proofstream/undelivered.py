@@ -11,9 +11,7 @@ from proofstream.errors import in_parentheses
 from proofstream.health import PluginStatus
 from proofstream.lanes import Lane
 from proofstream.session import Session
-from proofstream.text import safe_text
-
-_LONGEST_LINE = 1000
+from proofstream.text import LONGEST_LINE, safe_text
 
 
 class Wanted:
@@ -47,7 +45,7 @@ class Wanted:
         for lane in self._lanes:
             line = self._why_useless(lane)
             if line is not None:
-                yield lane, safe_text(line, _LONGEST_LINE)
+                yield lane, safe_text(line, LONGEST_LINE)
 
     def _why_useless(self, lane: Lane) -> str | None:
         record = lane.record
@@ -81,7 +79,7 @@ class Wanted:
         lost = dict(self._bus.lost_at_intake) if bulk_matters else lost_facts
         if lost:
             problems.append(f"lost before the bus: {counts_in_words(lost)}")
-        return [safe_text(problem, _LONGEST_LINE) for problem in problems]
+        return [safe_text(problem, LONGEST_LINE) for problem in problems]
 
     def _is_excused(self, lane: Lane) -> bool:
         return self._may_be_idle and lane.record.status is PluginStatus.IDLE
