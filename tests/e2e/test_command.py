@@ -301,12 +301,14 @@ def test_a_kill_leaves_every_file_readable(proofstream_command: Any, tmp_path: P
 def test_a_kill_at_any_moment_of_a_replay(
     proofstream_command: Any, tmp_path: Path, spans_in: Any, suffix: str, after_s: float
 ) -> None:
-    (tmp_path / "many.jsonl").write_text(SMOL.read_text() * 40)
+    (tmp_path / "many.jsonl").write_text(SMOL.read_text() * 120)
     recording = tmp_path / f"r.jsonl{suffix}"
     process = proofstream_command.start(
         "run", "many.jsonl", "--otlp-file", "out", "--record", recording, "--no-console"
     )
-    wait_until_not_empty(tmp_path / "out" / "traces.jsonl")
+    wait_until_it_holds(1, tmp_path / "out" / "traces.jsonl")
+    # More than the session's first line: the two lanes are independent of each other.
+    wait_until_it_holds(4096, recording)
     time.sleep(after_s)
     process.kill()
     process.communicate(timeout=20)
@@ -320,13 +322,13 @@ def test_a_kill_at_any_moment_of_a_replay(
     assert replayed & layers
 
 
-def wait_until_not_empty(path: Path) -> None:
+def wait_until_it_holds(size: int, path: Path) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if path.exists() and path.stat().st_size:
+        if path.exists() and path.stat().st_size >= size:
             return
         time.sleep(0.02)
-    raise AssertionError(f"nothing came into {path.name}")
+    raise AssertionError(f"fewer than {size} bytes came into {path.name}")
 
 
 WRITING = """
