@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -94,6 +94,44 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def memory_bytes(self) -> int:
         """An estimate of the memory that the envelope takes, with its event, in bytes."""
         return memory_of(len(self.raw))
+
+
+class EnvelopeRun(NamedTuple):
+    """Envelopes that follow one another, of one session and one lineage.
+
+    Attributes:
+        envelopes: The envelopes, at least one.
+        raw_bytes: The size of their JSON together.
+    """
+
+    envelopes: list[Envelope]
+    raw_bytes: int
+
+    @property
+    def session_id(self) -> str:
+        """Their session."""
+        return self.envelopes[0].session_id
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """The plugins whose output they descend from."""
+        return self.envelopes[0].lineage
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate of the memory that they take, with their events, in bytes."""
+        return memory_of(self.raw_bytes, len(self.envelopes))
+
+    def only(self, kinds: frozenset[str]) -> EnvelopeRun:
+        """Return those of these declared kinds, which may be none."""
+        wanted = [envelope for envelope in self.envelopes if type(envelope.event).__name__ in kinds]
+        if len(wanted) == len(self.envelopes):
+            return self
+        return EnvelopeRun(wanted, sum([len(envelope.raw) for envelope in wanted]))
+
+    def goes_with(self, session_id: str, lineage: tuple[str, ...]) -> bool:
+        """Return whether an envelope of this session and lineage may follow in the same run."""
+        return self.session_id == session_id and self.lineage == lineage
 
 
 Batch: TypeAlias = tuple[Envelope, ...]

@@ -15,6 +15,7 @@ later.
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -192,10 +193,16 @@ class _WithFloats(Frozen, frozen=True, kw_only=True, gc=False):
     """Base of values with floating point fields. Values that are not finite become None."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in _float_fields(type(self)):
             value = getattr(self, name)
             if isinstance(value, float) and not isfinite(value):
                 force_setattr(self, name, None)
+
+
+@functools.cache
+def _float_fields(event_type: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields that hold floating point numbers."""
+    return tuple(field.name for field in msgspec.structs.fields(event_type) if field.type == Float)
 
 
 class GpuSnapshot(_WithFloats, frozen=True, kw_only=True, gc=False):

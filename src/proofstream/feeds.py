@@ -96,7 +96,7 @@ class HostFeed:
         # A lane sheds bulk by itself, so one slow plugin does not cost the others theirs. But once facts have filled
         # half of the room that is kept for them, they are worth more.
         return (
-            len(host.intake.items) >= host.intake.capacity // 2
+            host.intake.depth >= host.intake.capacity // 2
             or host.intake.lag_s > _LATE_S
             or host.bus.backlog_bytes > host.settings.memory_bytes // 4
             or self._lane_events() > HARD_FACTOR // 2 * host.settings.lane_capacity
@@ -107,7 +107,7 @@ class HostFeed:
         """See `contracts.Feed`."""
         host = self.host
         return (
-            len(host.intake.items) >= host.intake.capacity
+            host.intake.depth >= host.intake.capacity
             or host.bus.backlog_bytes > host.settings.memory_bytes * 3 // 8
             or self._lane_events() > HARD_FACTOR * 3 // 4 * host.settings.lane_capacity
         )
@@ -168,35 +168,52 @@ class HostSessionFeed:
         if last is not None:
             self._session.closing_sent = isinstance(last.event, SessionClosed)
         if not self._feed.host.live:
-            # Active plugins derive their events again. Those of plugins that are not loaded here can only be replayed.
-            derived_again = set(self._feed.host.active) - self._as_recorded
-            chunk = [decoded for decoded in chunk if decoded.origin not in derived_again]
+            chunk = self._without_derived_again(chunk)
+        self._enter(chunk)
+
+    def _without_derived_again(self, chunk: Sequence[Decoded]) -> Sequence[Decoded]:
+        """Leave out what active plugins derive again. Events of plugins that are not loaded can only be replayed."""
+        derived_again = set(self._feed.host.active) - self._as_recorded
+        return [decoded for decoded in chunk if decoded.origin not in derived_again]
+
+    def _enter(self, chunk: Sequence[Decoded]) -> None:
+        if not chunk:
+            return
         if self._feed.waits:
             gate, at_most = self._feed.host.bus.gate, max(1, self._feed.host.settings.lane_capacity // 4)
             for piece, size in _pieces(chunk, at_most=at_most):
-                put = functools.partial(self._put, piece)
+                put = functools.partial(self._put, piece, size)
                 gate.admit(len(piece), size, put, stopping=lambda: self._feed.stopping)
         else:
             # Before they enter: otherwise the bus might pass them first, and the sum would be too small meanwhile.
-            self._feed.count_bytes(memory_of(sum(len(decoded.raw) for decoded in chunk), len(chunk)))
-            self._put(chunk)
+            size = _memory_of(chunk)
+            self._feed.count_bytes(size)
+            self._put(chunk, size)
         self._intake.wakeup.set()
 
-    def _put(self, chunk: Sequence[Decoded]) -> None:
-        session, intake = self._session, self._intake
-        now = intake.clock()
-        if len(intake.items) + len(chunk) <= intake.capacity:
+    def _put(self, chunk: Sequence[Decoded], size: int) -> None:
+        intake = self._intake
+        if intake.depth + len(chunk) <= intake.capacity:
             self._gap = None
-            intake.items.extend([(now, session, decoded) for decoded in chunk])
+            intake.append_chunk(self._session, chunk, size)
             return
+        fitting: list[Decoded] = []
         for decoded in chunk:
-            if intake.has_room_for(decoded.event):
-                self._gap = None
-                intake.items.append((now, session, decoded))
-            else:
-                self._feed.count_bytes(-memory_of(len(decoded.raw)))
-                self._intake.note_loss(decoded.event)
-                self._widen_gap({kind_of(decoded.event): 1})
+            if intake.has_room_for(decoded.event, after=len(fitting)):
+                fitting.append(decoded)
+                continue
+            fitting = self._put_fitting(fitting)
+            self._feed.count_bytes(-memory_of(len(decoded.raw)))
+            self._intake.note_loss(decoded.event)
+            self._widen_gap({kind_of(decoded.event): 1})
+        self._put_fitting(fitting)
+
+    def _put_fitting(self, lines: list[Decoded]) -> list[Decoded]:
+        """Append lines that end a gap, if there are any; return a list for the next."""
+        if lines:
+            self._gap = None
+            self._intake.append_chunk(self._session, lines, _memory_of(lines))
+        return []
 
     def drop_bulk(self, counts: Mapping[str, int]) -> None:
         """See `contracts.SessionFeed`."""
@@ -243,6 +260,10 @@ def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[tuple[Sequenc
     Yields:
         Each piece, and its memory in bytes.
     """
+    whole = _memory_of(chunk)
+    if whole < _PIECE_BYTES and len(chunk) <= at_most:
+        yield chunk, whole
+        return
     start = size = 0
     for index, decoded in enumerate(chunk):
         size += memory_of(len(decoded.raw))
@@ -251,6 +272,10 @@ def _pieces(chunk: Sequence[Decoded], *, at_most: int) -> Iterator[tuple[Sequenc
             start, size = index + 1, 0
     if start < len(chunk):
         yield chunk[start:], size
+
+
+def _memory_of(lines: Sequence[Decoded]) -> int:
+    return memory_of(sum([len(decoded.raw) for decoded in lines]), len(lines))
 
 
 def _check_word(argument: str, word: object, words: Sequence[str]) -> None:

@@ -100,7 +100,12 @@ def _then_freeze(before: Callable[[Frozen], None] | None) -> Callable[[Frozen], 
         if before is not None:
             before(self)
         for name in self.__flat_fields__:
-            _replace(self, name, _freeze)
+            # The two that almost every event has, before what is right for any value.
+            given = getattr(self, name)
+            if type(given) is list:
+                force_setattr(self, name, tuple(cast("list[object]", given)))
+            elif type(given) is not tuple:
+                _replace(self, name, _freeze)
         for name in self.__nested_fields__:
             _replace(self, name, _freeze_all)
 

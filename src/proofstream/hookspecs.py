@@ -23,10 +23,12 @@ What a plugin may rely on:
    A class attribute ``rederives = "asked"`` says that the plugin gets nothing of recorded sessions unless the user
    asked for it: the events that it derived when they were recorded are replayed. A class attribute ``derives`` names
    the kinds that the plugin derives from a producer's events, possibly after their cause has passed; the others read
-   it in ``PluginHealth``. A class attribute ``complete = True`` says that gaps spoil the plugin's output: if the user
-   asked for it or gave it settings, its lane has sixteen times the room for bulk events, and any event that it was not
-   given ends the run with a line and exit status 1. An attribute ``given_settings`` holds the keys of its table that
-   its constructor was given, so that they are checked as the table is.
+   it in ``PluginHealth``. A class attribute ``wants`` names the kinds that the plugin is handed, beside those that
+   say where a stream begins, ends and has gaps; without it, that is all. A class attribute ``complete = True`` says
+   that gaps spoil the plugin's output: if the user asked for it or gave it settings, its lane has sixteen times the
+   room for bulk events, and any event that it was not given ends the run with a line and exit status 1. An attribute
+   ``given_settings`` holds the keys of its table that its constructor was given, so that they are checked as the table
+   is.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import itertools
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -108,6 +108,13 @@ class Posted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.event if self.make is None else self.make()
 
 
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """Decoded lines of one session that a source delivered at once."""
+
+    lines: Sequence[Decoded]
+    memory_bytes: int
+
+
 class Gap:
     """A place in a session where events are missing. It stands in the intake, and grows until the bus reaches it."""
 
@@ -176,8 +183,8 @@ class SenderInJob:
         self.job_id: str = job_id
 
 
-IntakeItem: TypeAlias = tuple[int, EventSender | SenderInJob, ProofEvent | Posted | Decoded]
-"""Arrival on the monotonic clock in nanoseconds, the session or one of its jobs, and the event."""
+IntakeItem: TypeAlias = tuple[int, EventSender | SenderInJob, ProofEvent | Posted | Chunk]
+"""Arrival on the monotonic clock in nanoseconds, the session or one of its jobs, and the event or events."""
 
 
 class Intake:
@@ -198,6 +205,8 @@ class Intake:
     """
 
     __slots__ = (
+        "_counting",
+        "_in_chunks",
         "_max_bytes",
         "_mean_bytes",
         "_most",
@@ -213,6 +222,8 @@ class Intake:
 
     def __init__(self, *, capacity: int, clock: Callable[[], int], max_bytes: int = sys.maxsize) -> None:
         self.items: deque[IntakeItem] = deque()
+        self._in_chunks = 0
+        self._counting = threading.Lock()
         self.capacity: int = capacity
         self.hard_capacity: int = HARD_FACTOR * capacity
         self._most = capacity
@@ -233,9 +244,35 @@ class Intake:
             return 0.0
         return (self.clock() - arrived) / 1e9
 
-    def has_room_for(self, event: object) -> bool:
-        """Return whether the event still enters: any event below the bound, and a fact up to `HARD_FACTOR` times it."""
-        depth = len(self.items)
+    @property
+    def depth(self) -> int:
+        """How many events wait."""
+        return len(self.items) + self._in_chunks
+
+    def append_chunk(self, sender: EventSender, lines: Sequence[Decoded], memory_bytes: int) -> None:
+        """Append decoded lines regardless of the bound."""
+        self._count_in_chunks(len(lines) - 1)
+        self.items.append((self.clock(), sender, Chunk(lines, memory_bytes)))
+
+    def take_item(self) -> IntakeItem:
+        """Take the oldest item. Only for the bus."""
+        item = self.items.popleft()
+        if isinstance(item[2], Chunk):
+            self._count_in_chunks(1 - len(item[2].lines))
+        return item
+
+    def _count_in_chunks(self, change: int) -> None:
+        with self._counting:
+            self._in_chunks += change
+
+    def has_room_for(self, event: object, *, after: int = 0) -> bool:
+        """Return whether the event still enters: any event below the bound, and a fact up to `HARD_FACTOR` times it.
+
+        Args:
+            event: The event.
+            after: How many events will enter before it.
+        """
+        depth = self.depth + after
         if depth < self.capacity:
             return True
         return depth < self.hard_capacity and isinstance(event, ProofEvent) and not is_sheddable(event)
@@ -265,7 +302,7 @@ class Intake:
         self.capacity, self.hard_capacity = capacity, hard
         return True
 
-    def append_item(self, sender: EventSender, what: ProofEvent | Posted | Decoded) -> None:
+    def append_item(self, sender: EventSender, what: ProofEvent | Posted) -> None:
         """Append one item regardless of the bound. Only for rare items that must not be lost."""
         self.items.append((self.clock(), sender, what))
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST, Batch, Envelope, memory_of
+from proofstream.envelopes import HOST, Batch, Envelope, EnvelopeRun, memory_of
 from proofstream.events import EventsLost, PluginHealth
 from proofstream.intake import HARD_FACTOR
 from proofstream.wire import encode_event
@@ -77,10 +77,10 @@ class LaneQueue:
         self.hit_byte_bound: bool = False
         self._owner = owner
         self._bounds = bounds
-        self._envelopes: deque[Envelope] = deque()
+        self._runs: deque[EnvelopeRun] = deque()
         self._dropping = threading.Lock()
         self._gaps: dict[str, tuple[Envelope, dict[str, int]]] = {}
-        self._added = 0
+        self._added = self._taken = 0
         self._raw_added = 0
         self._raw_taken = 0
         self._published: dict[str, int] = {}
@@ -88,14 +88,28 @@ class LaneQueue:
         self._arrivals: deque[tuple[int, float]] = deque()
 
     def __len__(self) -> int:
-        return len(self._envelopes)
+        return self._added - self._taken
 
     @property
     def waiting_bytes(self) -> int:
         """An estimate of the memory that the waiting events take."""
-        return memory_of(self._raw_added - self._raw_taken, len(self._envelopes))
+        return memory_of(self._raw_added - self._raw_taken, len(self))
 
     # On the bus's thread
+
+    def offer_run(self, run: EnvelopeRun) -> None:
+        """Add envelopes, or drop and count those that have no room: the same as `offer` for each of them."""
+        bounds = self._bounds
+        if (
+            not self._gaps
+            and len(self) + len(run.envelopes) <= bounds.capacity
+            and self.waiting_bytes + run.memory_bytes <= bounds.max_bulk_bytes
+            and self._publisher_of(run.lineage) is None
+        ):
+            self._append_run(run)
+            return
+        for envelope in run.envelopes:
+            self.offer(envelope)
 
     def offer(self, envelope: Envelope) -> None:
         """Add an envelope, or drop and count it."""
@@ -103,7 +117,7 @@ class LaneQueue:
         if not self._has_room(envelope):
             self.drop(envelope)
             return
-        publisher = self._publisher_of(envelope)
+        publisher = self._publisher_of(envelope.lineage)
         if publisher is not None and not self._has_share(publisher):
             # Not marked in its place: in a flood, there would be as many marks as events.
             count_kind(self.flooded_by.setdefault(publisher, {}), envelope.kind)
@@ -113,7 +127,7 @@ class LaneQueue:
         self._append(envelope)
 
     def _has_room(self, envelope: Envelope) -> bool:
-        bounds, depth, waiting = self._bounds, len(self._envelopes), self.waiting_bytes
+        bounds, depth, waiting = self._bounds, len(self), self.waiting_bytes
         if depth < bounds.capacity and waiting < bounds.max_bulk_bytes:
             return True
         # An empty queue takes any event, however large.
@@ -125,9 +139,8 @@ class LaneQueue:
         self.hit_byte_bound = self.hit_byte_bound or (not has_room and depth < bounds.capacity)
         return has_room
 
-    def _publisher_of(self, envelope: Envelope) -> str | None:
-        """Return the active plugin that published the event. A recording may name others, which publish nothing now."""
-        lineage = envelope.lineage
+    def _publisher_of(self, lineage: tuple[str, ...]) -> str | None:
+        """Return the active plugin that published events. A recording may name others, which publish nothing now."""
         return lineage[-1] if lineage and lineage[-1] in self._bounds.publishers else None
 
     def _has_share(self, publisher: str) -> bool:
@@ -138,9 +151,13 @@ class LaneQueue:
         return True
 
     def _append(self, envelope: Envelope) -> None:
-        self._raw_added += len(envelope.raw)
-        self._envelopes.append(envelope)
-        self._added += 1
+        self._append_run(EnvelopeRun([envelope], len(envelope.raw)))
+
+    def _append_run(self, run: EnvelopeRun) -> None:
+        # Counted first: a queue must never look empty while it is not.
+        self._raw_added += run.raw_bytes
+        self._added += len(run.envelopes)
+        self._runs.append(run)
 
     def drop(self, envelope: Envelope) -> None:
         """Count an event that the plugin does not get. Health and losses describe the run, so they are not missed."""
@@ -182,37 +199,58 @@ class LaneQueue:
         Derived events belong to their batch's session and descend from all of the batch. Otherwise the result would
         depend on where batches happen to be cut.
         """
-        queue, batch, raw_bytes = self._envelopes, list[Envelope](), 0
-        while queue and len(batch) < BATCH_SIZE and raw_bytes < _BATCH_RAW_BYTES:
-            if batch and not _belong_together(queue[0], batch[0]):
+        runs, batch, raw_bytes = self._runs, list[Envelope](), 0
+        while runs and len(batch) < BATCH_SIZE and raw_bytes < _BATCH_RAW_BYTES:
+            run = runs[0]
+            if batch and not run.goes_with(batch[0].session_id, batch[0].lineage):
                 break
-            envelope = queue.popleft()
-            batch.append(envelope)
-            raw_bytes += len(envelope.raw)
+            if len(batch) + len(run.envelopes) > BATCH_SIZE or raw_bytes + run.raw_bytes > _BATCH_RAW_BYTES:
+                run = self._cut(run, BATCH_SIZE - len(batch), _BATCH_RAW_BYTES - raw_bytes)
+            else:
+                runs.popleft()
+            batch += run.envelopes
+            raw_bytes += run.raw_bytes
         self._note_taken(batch, raw_bytes)
         return tuple(batch)
 
+    def _cut(self, run: EnvelopeRun, most: int, most_bytes: int) -> EnvelopeRun:
+        """Take the beginning of the first run: so many envelopes, or until they have so many bytes of JSON."""
+        count = size = 0
+        for envelope in run.envelopes[:most]:
+            if size >= most_bytes:
+                break
+            count += 1
+            size += len(envelope.raw)
+        if count == len(run.envelopes):
+            self._runs.popleft()
+        else:
+            # The bus only appends, so the first run is still the first.
+            self._runs[0] = EnvelopeRun(run.envelopes[count:], run.raw_bytes - size)
+        return EnvelopeRun(run.envelopes[:count], size)
+
     def _note_taken(self, batch: list[Envelope], raw_bytes: int) -> None:
+        self._taken += len(batch)
         self._raw_taken += raw_bytes
-        publisher = self._publisher_of(batch[0]) if batch else None
+        publisher = self._publisher_of(batch[0].lineage) if batch else None
         if publisher is not None:
             self._published_taken[publisher] = self._published_taken.get(publisher, 0) + len(batch)
 
     def drop_all(self) -> None:
         """Drop and count all that waits."""
-        queue = self._envelopes
-        while queue:
-            self.drop(queue.popleft())
-        self._raw_taken = self._raw_added
+        for envelope in self._take_all():
+            self.drop(envelope)
 
     def clear(self) -> None:
         """Forget all that waits, uncounted: the plugin failed or sits the run out, and that is said."""
-        self._envelopes.clear()
-        self._raw_taken = self._raw_added
+        for _ in self._take_all():
+            pass
 
-
-def _belong_together(one: Envelope, other: Envelope) -> bool:
-    return one.session_id == other.session_id and one.lineage == other.lineage
+    def _take_all(self) -> Iterator[Envelope]:
+        while self._runs:
+            run = self._runs.popleft()
+            self._taken += len(run.envelopes)
+            self._raw_taken += run.raw_bytes
+            yield from run.envelopes
 
 
 def lost_envelope(last: Envelope, *, where: str, counts: dict[str, int]) -> Envelope:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from proofstream.envelopes import Batch, Envelope
+from proofstream.envelopes import Batch, EnvelopeRun
 from proofstream.errors import describe, in_parentheses
 from proofstream.events import PluginHealth, ProofEvent, SessionClosed
 from proofstream.forks import IMPORTS_S, WORK_S, apart_from_forks, ending_forked_children
@@ -131,18 +131,20 @@ class Lane:
         """Record that work moved on."""
         self.progress_at = time.monotonic()
 
-    def feed(self, envelopes: Iterable[Envelope]) -> None:
+    def feed(self, runs: Iterable[EnvelopeRun]) -> None:
         """Queue envelopes that the bus has numbered; on the bus's thread."""
         if not self.is_listening:
             return
-        queue, name = self.queue, self.name
-        for envelope in envelopes:
+        queue = self.queue
+        for run in runs:
             # A plugin never gets what descends from its own output, so chains of plugins end.
-            if name in envelope.lineage or envelope.session_id in self.withheld:
-                if isinstance(envelope.event, SessionClosed):
-                    self.withheld.discard(envelope.session_id)
+            if self.name in run.lineage or run.session_id in self.withheld:
+                if any(isinstance(envelope.event, SessionClosed) for envelope in run.envelopes):
+                    self.withheld.discard(run.session_id)
                 continue
-            queue.offer(envelope)
+            wanted = run if self.record.wants is None else run.only(self.record.wants)
+            if wanted.envelopes:
+                queue.offer_run(wanted)
         queue.note_arrival(self.delivered)
         if queue.hit_byte_bound and not self._named_byte_bound:
             self._named_byte_bound = True

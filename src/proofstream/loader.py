@@ -26,6 +26,9 @@ from proofstream.sources.builtin import builtin_sources
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+HANDED_TO_ALL = frozenset({"SessionOpened", "SessionClosed", "EventsLost"})
+"""The kinds that every plugin is handed, whatever its `wants`: where a stream begins, ends and has gaps."""
+
 GROUP = PROJECT
 """The entry-point group."""
 
@@ -54,6 +57,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
         rederives: Whether it derives its events again when sessions are replayed; `asked`: only if the user asked for
             it.
         derives: The kinds that it derives from a producer's events.
+        wants: The kinds that it is handed; None for all.
         complete: Whether its output may not have gaps if the user wants it.
         given_settings: The keys of its table that its constructor was given.
         models: The model of its table, or None if it has none; empty until it was asked for.
@@ -72,6 +76,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     tick_s: float | None = None
     rederives: bool | str = True
     derives: tuple[str, ...] = ()
+    wants: frozenset[str] | None = None
     complete: bool = False
     given_settings: Mapping[str, Any] = {}
     models: tuple[type[BaseModel] | None, ...] = ()
@@ -399,7 +404,9 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     record.hooks = Hooks(plugin, record.name)
     record.autoload = getattr(plugin, "autoload", True)
     record.rederives = getattr(plugin, "rederives", True)
-    record.derives = _kinds(getattr(plugin, "derives", ()))
+    record.derives = _kinds("derives", getattr(plugin, "derives", ()))
+    wants: object = getattr(plugin, "wants", None)
+    record.wants = None if wants is None else frozenset(_kinds("wants", wants)) | HANDED_TO_ALL
     record.wanted_by = _variables(getattr(plugin, "wanted_by", ()))
     complete: object = getattr(plugin, "complete", False)
     if not isinstance(complete, bool):
@@ -418,12 +425,12 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
         _mark_missing(record, missing)
 
 
-def _kinds(declared: object) -> tuple[str, ...]:
-    """Return the kinds that a plugin's `derives` names."""
+def _kinds(attribute: str, declared: object) -> tuple[str, ...]:
+    """Return the kinds that an attribute of a plugin names."""
     kinds = tuple(cast("Sequence[object]", declared)) if isinstance(declared, tuple | list) else ()
     names = tuple(kind for kind in kinds if isinstance(kind, str) and kind.isidentifier() and kind[:1].isupper())
     if not isinstance(declared, tuple | list) or len(names) < len(kinds):
-        raise PluginError(f"derives is {declared!r}; it must be a tuple of kinds, such as ('StateProgramCost',)")
+        raise PluginError(f"{attribute} is {declared!r}; it must be a tuple of kinds, such as ('StateProgramCost',)")
     return names
 
 

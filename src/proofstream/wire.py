@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from proofstream.catalog import Catalog
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.errors import WireError
 from proofstream.events import ProofEvent, UnknownEvent, kind_of
+from proofstream.fast_lines import FastLines, is_plain, may_exceed_u64
 from proofstream.text import safe_text
 
 ENVELOPE_VERSION = 1
@@ -29,8 +31,8 @@ MAX_NAME_CHARS = 1024
 _NAMES = ("session_id", "job_id", "parent_job_id", "time_source", "origin", "traceparent", "model_name")
 _EXCERPT_CHARS = 80
 _U64_MAX = 2**64 - 1
-_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
-_TWENTY_DIGITS = b"0" * 20
+# How our own encoder and the known servers begin an envelope or a job frame.
+_WRAPPED = (b'{"v":', b'{"job_id":')
 _REASON_CHARS = 200
 _NEWLINES_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -119,6 +121,27 @@ class LineDecoder:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._fast = FastLines(catalog)
+
+    def decode_plain(self, lines: Sequence[bytes]) -> list[Decoded | None]:
+        """Decode many plain lines (see `is_plain`); None for each that `decode` has to look at."""
+        events = self._fast.events_of(lines)
+        return [
+            self._decode_frame(line) if event is None else Decoded(event=event, raw=line)
+            for event, line in zip(events, lines, strict=True)
+        ]
+
+    def _decode_frame(self, line: bytes) -> Decoded | None:
+        """Decode a plain line with an envelope or a job frame; None if it is not one that is certainly right."""
+        if not line.startswith(_WRAPPED):
+            return None
+        try:
+            wrapper = _unwrap_checked(line)
+            raw = bytes(wrapper.event)
+            event = self._fast.event_of(raw)
+            return None if event is None else _wrapped(wrapper, event, raw, line)
+        except (msgspec.MsgspecError, WireError, RecursionError, MemoryError):
+            return None
 
     def decode(self, line: bytes) -> Decoded:
         """Decode one line, given without its newline.
@@ -126,6 +149,8 @@ class LineDecoder:
         Raises:
             WireError: The line cannot be read; the message is the reason.
         """
+        if is_plain(line) and (quickly := self.decode_plain((line,))[0]) is not None:
+            return quickly
         try:
             return self._decode(line)
         except WireError:
@@ -153,30 +178,9 @@ class LineDecoder:
             raise WireError("too large for the memory that is left") from None
 
     def _decode_wrapped(self, line: bytes) -> Decoded:
-        wrapper = _unwrap(line)
-        if wrapper.v is not None and wrapper.v != ENVELOPE_VERSION:
-            raise WireError(f"envelope version {wrapper.v!s:.20} is not known, only {ENVELOPE_VERSION}")
-        time = wrapper.time_unix_nano
-        if time is not None and not 0 <= time < 2**63:
-            raise WireError(f"time_unix_nano {time!s:.20} is out of range")
+        wrapper = _unwrap_checked(line)
         raw = bytes(wrapper.event)
-        decoded = Decoded(
-            event=self._decode_event(_split(raw), raw),
-            raw=_one_line(raw),
-            job_id=_name(wrapper.job_id),
-            parent_job_id=_name(wrapper.parent_job_id),
-            time_unix_nano=time,
-            time_source=wrapper.time_source,
-            session_id=wrapper.session_id,
-            origin=wrapper.origin,
-            traceparent=wrapper.traceparent,
-            model_name=wrapper.model_name,
-        )
-        if len(line) - len(raw) > MAX_NAME_CHARS:  # a shorter frame cannot hold a longer name
-            for name in _NAMES:
-                if len(getattr(decoded, name) or "") > MAX_NAME_CHARS:
-                    raise WireError(f"{name} is longer than {MAX_NAME_CHARS} characters")
-        return decoded
+        return _wrapped(wrapper, self._decode_event(_split(raw), raw), raw, line)
 
     def _decode_event(self, parts: dict[str, msgspec.Raw], raw: bytes) -> ProofEvent:
         if len(parts) != 1:
@@ -197,11 +201,49 @@ class LineDecoder:
             raise
         except BaseException as error:  # noqa: BLE001 - a third party's event type may raise anything when it is made
             raise WireError(f"{kind} cannot be made: {_reason(error)}") from None
-        # msgspec's bounds end at 2^63 - 1, so the u64 maximum is checked here. A value above it has at least 20 digits,
-        # and looking for 20 digits in a row is much cheaper than visiting every value.
-        if _TWENTY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
+        if may_exceed_u64(raw):
             _check_u64(event, "$")
         return event
+
+
+def _unwrap_checked(line: bytes) -> _Wrapper:
+    """Return what stands around an event.
+
+    Raises:
+        WireError: The version is not known, or the time is out of range.
+    """
+    wrapper = _unwrap(line)
+    if wrapper.v is not None and wrapper.v != ENVELOPE_VERSION:
+        raise WireError(f"envelope version {wrapper.v!s:.20} is not known, only {ENVELOPE_VERSION}")
+    time = wrapper.time_unix_nano
+    if time is not None and not 0 <= time < 2**63:
+        raise WireError(f"time_unix_nano {time!s:.20} is out of range")
+    return wrapper
+
+
+def _wrapped(wrapper: _Wrapper, event: ProofEvent, raw: bytes, line: bytes) -> Decoded:
+    """Return an event with what stands around it.
+
+    Raises:
+        WireError: A name is too long.
+    """
+    decoded = Decoded(
+        event=event,
+        raw=_one_line(raw),
+        job_id=_name(wrapper.job_id),
+        parent_job_id=_name(wrapper.parent_job_id),
+        time_unix_nano=wrapper.time_unix_nano,
+        time_source=wrapper.time_source,
+        session_id=wrapper.session_id,
+        origin=wrapper.origin,
+        traceparent=wrapper.traceparent,
+        model_name=wrapper.model_name,
+    )
+    if len(line) - len(raw) > MAX_NAME_CHARS:  # a shorter frame cannot hold a longer name
+        for name in _NAMES:
+            if len(getattr(decoded, name) or "") > MAX_NAME_CHARS:
+                raise WireError(f"{name} is longer than {MAX_NAME_CHARS} characters")
+    return decoded
 
 
 def _name(job: str | int | None) -> str | None:

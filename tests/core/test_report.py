@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proofstream import HOST, Batch, Envelope, EventsLost, PluginHealth, SumcheckRound, hookimpl
+from proofstream.envelopes import EnvelopeRun
 from proofstream.host import Host
 from proofstream.intake import HARD_FACTOR
 from proofstream.lanes import Lane
@@ -125,7 +126,7 @@ def test_events_of_the_host_itself_are_never_missed(complete: bool, make_host: M
     host = make_host(Blocked(complete=complete, released=True), start=False, lane_capacity=CAPACITY)
     (lane,) = host.lanes
     for _ in range(2 * MOST):
-        lane.feed(own_events())
+        lane.feed([EnvelopeRun([envelope], len(envelope.raw)) for envelope in own_events()])
     assert lane.depth == MOST
     assert (lane.queue.dropped, lane.queue.lost_facts) == ({}, 0)
     lane.stopped.set()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from proofstream.errors import WireError
+from proofstream.fast_lines import is_plain
 from proofstream.sources.forms import FormRecogniser
 from proofstream.sources.shedding import BulkLines, LeftOut
 from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
@@ -75,6 +76,23 @@ class LineSplitter:
         if tail:
             self._hold(tail)
         return lines
+
+    def split_plain(self, data: bytes, *, check_integers: bool = True) -> tuple[bytes, list[bytes], bytes]:
+        """Split off the lines in the middle of `data` if they are plain and none can be too long.
+
+        Args:
+            data: The next bytes.
+            check_integers: Whether they are not plain if an integer may be out of range.
+
+        Returns:
+            What precedes those lines, the lines, and what follows them: both are to be split by `split_bytes`.
+        """
+        begin = data.find(b"\n") + 1 if self._partial or self._skipping or not self.lines else 0
+        end = data.rfind(b"\n")
+        block = data[begin:end] if begin < end else b""
+        if not block or len(block) > self._max or not is_plain(block, check_integers=check_integers):
+            return data, [], b""
+        return data[:begin], block.split(b"\n"), data[end + 1 :]
 
     def split_off_bulk(
         self, data: bytes, bulk: BulkLines, may_leave_out: Callable[[str | None], bool]
@@ -161,7 +179,29 @@ class LineReader:
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
         """Add the next bytes. Returns the results of the lines that they complete."""
-        return self._decode(self.split_bytes(data))
+        self._look_at(data)
+        head, lines, tail = self._splitter.split_plain(data)
+        results = self._decode(self._splitter.split_bytes(head)) if head else []
+        if lines:
+            results += self._decode_plain(lines)
+        if tail:
+            self._splitter.split_bytes(tail)  # completes no line
+        return results
+
+    def _decode_plain(self, lines: list[bytes]) -> list[LineResult]:
+        """Decode plain lines at once; those that are not certainly right one by one."""
+        number = self._splitter.lines
+        self._splitter.lines += len(lines)
+        results: list[LineResult | None] = [*self._decoder.decode_plain(lines)]
+        if None not in results:
+            self._has_events = True
+            return cast("list[LineResult]", results)
+        for index, line in enumerate(lines):
+            if results[index] is None:
+                results[index] = self.decode_line(NumberedLine(number + index + 1, line))
+            else:
+                self._has_events = True
+        return [result for result in results if result is not None]
 
     def split_bytes(self, data: bytes) -> list[NumberedLine]:
         """Add the next bytes. Returns the lines that they complete, not yet decoded."""

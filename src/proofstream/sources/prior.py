@@ -5,14 +5,14 @@ Their arrival times are unknown, so they are reconstructed as for a file. Each s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from proofstream.envelopes import HOST, RECONSTRUCTED
 from proofstream.events import Log, LogLevel
 from proofstream.sources.lines import LineResult
-from proofstream.sources.reconstruct import Reconstruction, Scan
+from proofstream.sources.reconstruct import Reconstruction, Scan, own_time
 from proofstream.sources.routing import SessionRouter
-from proofstream.wire import Decoded, Refusal, encode_event
+from proofstream.wire import Decoded, encode_event
 
 
 class Prior:
@@ -27,20 +27,17 @@ class Prior:
         self._reconstruction = Reconstruction(found)
         self._lines = 0
 
-    def route_items(self, items: Iterable[LineResult], router: SessionRouter) -> None:
+    def route_items(self, items: Sequence[LineResult], router: SessionRouter) -> None:
         """Hand lines to the router, each with its own or a reconstructed time."""
-        for item in items:
-            self._route_item(item, router)
-        router.flush()
-
-    def _route_item(self, item: LineResult, router: SessionRouter) -> None:
-        if isinstance(item, Refusal):
-            router.route_item(item, at=max(0, self._found.begins_unix_nano), source=RECONSTRUCTED)
-        elif item.time_unix_nano is not None:
-            router.route_item(item)
-        else:
-            self._lines += 1
-            router.route_item(item, at=self._reconstruction.time_of(item), source=RECONSTRUCTED)
+        begins = max(0, self._found.begins_unix_nano)
+        stamped: list[tuple[LineResult, int | None, str | None]] = []
+        for item, time in zip(items, self._reconstruction.times_of(items), strict=True):
+            if own_time(item) is not None:
+                stamped.append((item, None, None))
+                continue
+            self._lines += time is not None
+            stamped.append((item, begins if time is None else time, RECONSTRUCTED))
+        router.route_stamped(stamped)
 
     def finish(self, router: SessionRouter) -> None:
         """Add a log event to their session that says how many times are reconstructed."""

@@ -11,9 +11,9 @@ Two passes are needed: where the first event lies is known only after all durati
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeAlias
 
 from proofstream.errors import WireError
 from proofstream.events import (
@@ -33,12 +33,11 @@ from proofstream.events import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream.sources.lines import LineSplitter, NumberedLine
+from proofstream.fast_lines import may_exceed_u64
+from proofstream.sources.lines import LineResult, LineSplitter, NumberedLine
 from proofstream.sources.stored import CutShort
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
 from proofstream.wire import Decoded, LineDecoder
-
-"""The source of times that follow from reported durations."""
 
 NS_PER_MS = 1_000_000
 # Proofs of one job whose layers have all ended, beside the latest one.
@@ -50,11 +49,8 @@ _ID_HEX_DIGITS = 32
 _TIMELESS = (b'{"SumcheckRound":', b'{"LayerActivation":', b'{"GpuStatus":', b'{"PhaseProgress":')
 
 
-class _Begun(NamedTuple):
-    """When an interval began, and how many events were placed before."""
-
-    start: int
-    ordinal: int
+_Begun: TypeAlias = tuple[int, int]
+"""When an interval began, and how many events were placed before."""
 
 
 @dataclass(slots=True)
@@ -110,8 +106,24 @@ class Layout:
         self._placed += 1
         return time
 
+    def place_all(self, lines: Iterable[Decoded]) -> list[int]:
+        """Place events in order, as `place` does, and return their times."""
+        times: list[int] = []
+        time, walked = 0, None
+        for line in lines:
+            event = line.event
+            # Rounds of one layer that follow one another have one time.
+            layer = (line.job_id, event.layer_idx) if type(event) is SumcheckRound else None
+            if layer is None or layer != walked:
+                time = self.place(line)
+                walked = layer
+            else:
+                self._placed += 1
+            times.append(time)
+        return times
+
     def _now(self) -> _Begun:
-        return _Begun(self._cursor, self._placed)
+        return self._cursor, self._placed
 
     def _job(self, decoded: Decoded) -> _Job:
         job = self._jobs.get(decoded.job_id)
@@ -138,8 +150,8 @@ class Layout:
         fitting = [proof for proof in job.proofs if proof.layers_ended == event.num_layer_proofs]
         over = [proof for proof in fitting if proof.walk_is_over]
         for proof in (over or fitting or job.proofs)[-1:]:
-            self.began = proof.begun.ordinal
-            self._cursor = max(self._cursor, proof.begun.start + max(1, believed_ns(event)))
+            begun, self.began = proof.begun
+            self._cursor = max(self._cursor, begun + max(1, believed_ns(event)))
             self._end_proof(job, proof)
         return self._cursor
 
@@ -166,7 +178,7 @@ class Layout:
     def _inside(self, job: _Job, event: ProofEvent) -> int:
         # Producers emit rounds in a burst after the layer's work, so all of them get the start of the layer.
         starts = job.begun.get(interval_key(event))
-        return starts[-1].start if starts else self._cursor
+        return starts[-1][0] if starts else self._cursor
 
     def _layer_end(self, job: _Job, event: ProofEvent) -> int:
         for proof in job.proofs[-1:]:
@@ -174,7 +186,8 @@ class Layout:
         return self._end(job, event)
 
     def _end(self, job: _Job, event: ProofEvent) -> int:
-        starts = job.begun.get(interval_key(event))
+        key = interval_key(event)
+        starts = job.begun.get(key)
         if starts is None:
             end = self._cursor + (believed_ns(event) if self._lone_ends else 0)
         else:
@@ -183,7 +196,7 @@ class Layout:
             if isinstance(event, PhaseEnd) and event.duration_ns is None:
                 end = max(end, self._cursor)  # as long as what it held
             if not starts:
-                del job.begun[interval_key(event)]
+                del job.begun[key]
         self._cursor = max(self._cursor, end)
         return end
 
@@ -205,28 +218,52 @@ class Layout:
     }
 
 
+def _layer(event: Any) -> Hashable:
+    return "layer", event.layer_idx
+
+
+def _weight(event: Any) -> Hashable:
+    return "weight", event.weight_node_id
+
+
+def _phase(event: Any) -> Hashable:
+    return "phase", event.name if event.phase is None else event.phase
+
+
+def _binding(_event: Any) -> Hashable:
+    return "binding"
+
+
+def _stark(_event: Any) -> Hashable:
+    return "stark"
+
+
+_KEYS: dict[type[ProofEvent], Callable[[Any], Hashable]] = {
+    LayerStart: _layer,
+    SumcheckRound: _layer,
+    LayerEnd: _layer,
+    WeightOpeningStart: _weight,
+    WeightOpeningEnd: _weight,
+    PhaseStart: _phase,
+    PhaseEnd: _phase,
+    AggregatedBindingStart: _binding,
+    AggregatedBindingEnd: _binding,
+}
+
+
 def interval_key(event: ProofEvent) -> Hashable:
     """Return which interval of its job an event begins or ends, or lies in, if it is not a proof."""
-    match event:
-        case LayerStart(layer_idx=index) | LayerEnd(layer_idx=index) | SumcheckRound(layer_idx=index):
-            return "layer", index
-        case WeightOpeningStart(weight_node_id=node) | WeightOpeningEnd(weight_node_id=node):
-            return "weight", node
-        case PhaseStart(name=name, phase=number) | PhaseEnd(name=name, phase=number):
-            return "phase", name if number is None else number
-        case AggregatedBindingStart() | AggregatedBindingEnd():
-            return "binding"
-        case _:
-            return "stark"
+    return _KEYS.get(type(event), _stark)(event)
 
 
 def believed_ns(event: ProofEvent) -> int:
     """Return the duration that an end event reports, in nanoseconds; 0, the placeholder, if it cannot be true."""
-    if isinstance(event, PhaseEnd):
-        duration_ns = event.duration_ns or 0
-        return duration_ns if duration_ns <= LONGEST_BELIEVABLE_MS * NS_PER_MS else 0
-    assert isinstance(event, ProofComplete | LayerEnd | WeightOpeningEnd | AggregatedBindingEnd | StarkProofEnd)
-    return event.duration_ms * NS_PER_MS if event.duration_ms <= LONGEST_BELIEVABLE_MS else 0
+    duration_ms: int | None = getattr(event, "duration_ms", None)
+    if duration_ms is not None:
+        return duration_ms * NS_PER_MS if duration_ms <= LONGEST_BELIEVABLE_MS else 0
+    assert isinstance(event, PhaseEnd)
+    duration_ns = event.duration_ns or 0
+    return duration_ns if duration_ns <= LONGEST_BELIEVABLE_MS * NS_PER_MS else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -299,15 +336,36 @@ class _FirstPass:
 
     def add_block(self, block: bytes) -> None:
         self.digest.update(block)
-        for line in self._splitter.split_bytes(block):
+        # Of lines that are not decoded, it does not matter whether their integers are in range.
+        head, lines, tail = self._splitter.split_plain(block, check_integers=False)
+        for line in self._splitter.split_bytes(head) if head else ():
             self._add_line(line)
             if self.has_times:
                 return
+        self._add_plain(lines)
+        if tail:
+            self._splitter.split_bytes(tail)  # completes no line
 
     def finish(self) -> None:
         last = self._splitter.finish()
         if last is not None:
             self._add_line(last)
+
+    def _add_plain(self, lines: list[bytes]) -> None:
+        """Add plain lines, those that advance the time at once."""
+        begin = 0
+        while not self._decided and begin < len(lines):
+            self._add_line(NumberedLine(0, lines[begin]))
+            begin += 1
+        if self.has_times:
+            return
+        timed = [line for line in lines[begin:] if not line.startswith(_TIMELESS)]
+        in_range = not may_exceed_u64(b"\n".join(timed))
+        for line, decoded in zip(timed, self._decoder.decode_plain(timed), strict=True):
+            if decoded is None or not in_range:
+                self._add_line(NumberedLine(0, line))
+            elif decoded.time_unix_nano is None:
+                self.layout.place(decoded)
 
     def _add_line(self, line: NumberedLine) -> None:
         if line.too_long or (self._decided and line.text.startswith(_TIMELESS)):
@@ -331,8 +389,27 @@ class Reconstruction:
         self._found = found
         self._layout = Layout()
 
-    def time_of(self, decoded: Decoded) -> int:
-        """Return the time of the next bare line, in nanoseconds since the epoch."""
-        time = self._found.begins_unix_nano + self._layout.place(decoded)
+    def times_of(self, items: Sequence[LineResult]) -> list[int | None]:
+        """Return the times of the next lines, in nanoseconds since the epoch: their own, or that of a bare line.
+
+        None for a line that was refused.
+        """
+        bare = [item for item in items if isinstance(item, Decoded) and item.time_unix_nano is None]
+        begins, ends = self._found.begins_unix_nano, self._found.ends_unix_nano
         # Long durations may reach back before the epoch. If the file changed meanwhile, times may pass its end.
-        return max(0, min(time, self._found.ends_unix_nano))
+        times = [begins + time for time in self._layout.place_all(bare)]
+        if times and (min(times) < 0 or max(times) > ends):
+            times = [max(0, min(time, ends)) for time in times]
+        if len(bare) == len(items):
+            return [*times]
+        placed = iter(times)
+        own = [own_time(item) for item in items]
+        return [
+            next(placed) if time is None and isinstance(item, Decoded) else time
+            for item, time in zip(items, own, strict=True)
+        ]
+
+
+def own_time(item: LineResult) -> int | None:
+    """Return the time that a line itself says, in nanoseconds since the epoch; None if it says none or was refused."""
+    return item.time_unix_nano if isinstance(item, Decoded) else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,8 +15,8 @@ from proofstream.errors import SourceError
 from proofstream.sources.compression import blocks
 from proofstream.sources.lines import InputSettings, LineReader, LineResult
 from proofstream.sources.pacing import Pacer, long_pause
-from proofstream.sources.reconstruct import Reconstruction, scan
-from proofstream.sources.routing import SessionRouter
+from proofstream.sources.reconstruct import Reconstruction, own_time, scan
+from proofstream.sources.routing import CHUNK, SessionRouter
 from proofstream.sources.stored import CutShort, Damaged
 from proofstream.wire import Decoded
 
@@ -74,10 +75,10 @@ class Replay:
             opened_at=None if found is None else max(0, found.begins_unix_nano),
             hold_refusals=True,
         )
-        time_of = None if found is None else Reconstruction(found).time_of
+        reconstruction = None if found is None else Reconstruction(found)
         file.seek(begin)
         try:
-            outcome = self._read(router, blocks(file, Path(self._settings.name), limit=size), time_of)
+            outcome = self._read(router, blocks(file, Path(self._settings.name), limit=size), reconstruction)
         except SourceError as error:
             router.close("lost", str(error))
             raise
@@ -98,7 +99,7 @@ class Replay:
         feed.announce(f"{cut}, as if its writer was killed; everything before that was read")
         router.close("lost", str(cut))
 
-    def _read(self, router: SessionRouter, content: Iterable[bytes], time_of: Callable[[Decoded], int] | None) -> str:
+    def _read(self, router: SessionRouter, content: Iterable[bytes], found: Reconstruction | None) -> str:
         """Deliver the file's content, as the second pass. Returns the session's outcome.
 
         Raises:
@@ -108,30 +109,35 @@ class Replay:
         reader = LineReader(self._settings.decoder, self._settings.max_line_bytes)
         try:
             for block in content:
-                self._deliver_items(router, reader.read_bytes(block), time_of)
+                self._deliver_items(router, reader.read_bytes(block), found)
                 if self._stopped():
                     return "interrupted"
         except CutShort as broken_off:
             cut = broken_off
-        self._deliver_items(router, reader.finish(cut_short=cut is not None), time_of)
+        self._deliver_items(router, reader.finish(cut_short=cut is not None), found)
         if self._stopped():
             return "interrupted"
         if cut is not None:
             raise cut
         return "ended"
 
-    def _deliver_items(
-        self, router: SessionRouter, items: Iterable[LineResult], time_of: Callable[[Decoded], int] | None
+    def _deliver_items(self, router: SessionRouter, items: Sequence[LineResult], found: Reconstruction | None) -> None:
+        times = [own_time(item) for item in items] if found is None else found.times_of(items)
+        if self._pacer is not None:
+            self._pace(router, self._pacer, items, times)
+            return
+        for begin in range(0, len(items), CHUNK):
+            if self._stopped():
+                return
+            end = begin + CHUNK
+            router.route_stamped(zip(items[begin:end], times[begin:end], repeat(None)))
+
+    def _pace(
+        self, router: SessionRouter, pacer: Pacer, items: Iterable[LineResult], times: Iterable[int | None]
     ) -> None:
-        for item in items:
-            if not isinstance(item, Decoded):
-                router.route_item(item)
-                continue
-            time_unix_nano = item.time_unix_nano
-            if time_unix_nano is None and time_of is not None:
-                time_unix_nano = time_of(item)
-            if self._pacer is not None and time_unix_nano is not None:
-                self._wait_for(router, self._pacer, time_unix_nano)
+        for item, time_unix_nano in zip(items, times, strict=True):
+            if isinstance(item, Decoded) and time_unix_nano is not None:
+                self._wait_for(router, pacer, time_unix_nano)
             if self._stopped():
                 return
             router.route_item(item, at=time_unix_nano)

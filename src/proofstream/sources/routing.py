@@ -11,7 +11,6 @@ from proofstream.envelopes import ARRIVAL
 from proofstream.events import GpuTelemetry, PluginHealth, ProofEvent, SessionClosed, SessionOpened
 from proofstream.sources.lines import LineResult
 from proofstream.sources.shedding import LeftOut
-from proofstream.sources.stamping import Stamped
 from proofstream.wire import Decoded, Refusal
 
 CHUNK = 256
@@ -22,6 +21,10 @@ _MAX_HELD_REFUSALS = 256
 _MAX_ENDED_SESSIONS = 256
 # More than a listener has connections, so that a recording of it is replayed with all sessions open that were.
 _MAX_SESSIONS = 2048
+
+
+def _is_bare(item: Decoded) -> bool:
+    return item.session_id is None and item.time_unix_nano is None and type(item.event) is not PluginHealth
 
 
 @dataclass(slots=True)
@@ -125,11 +128,24 @@ class SessionRouter:
         """Return whether lines that name this session, or None, can be left out: its first line opens it."""
         return session_id is None or session_id in self._recorded
 
-    def route_stamped(self, lines: Iterable[Stamped]) -> None:
-        """Route stamped lines, and deliver them."""
-        for line in lines:
-            self.route_item(line.item, at=line.at, source=line.source)
+    def route_stamped(self, lines: Iterable[tuple[LineResult, int | None, str | None]]) -> None:
+        """Route lines, and deliver them: each with the time that it has if it carries none, and where that is from."""
+        takes_bare = self._takes_bare_lines
+        for item, at, source in lines:
+            # What `route_item` would do as well: most lines of most streams are bare.
+            if takes_bare and at is not None and type(item) is Decoded and _is_bare(item):
+                self._chunk.append(item.at(at, source))
+                if len(self._chunk) >= CHUNK:
+                    self.flush()
+            else:
+                self.route_item(item, at=at, source=source)
+                takes_bare = self._takes_bare_lines
         self.flush()
+
+    @property
+    def _takes_bare_lines(self) -> bool:
+        """Whether a bare line belongs to where the line before it went, with the time of its stamp."""
+        return self._current is not None and self._current is self._own and not self._own_has_times
 
     def leave_out(self, left_out: LeftOut, *, at: int | None = None) -> None:
         """Count lines that were not decoded, in their place.

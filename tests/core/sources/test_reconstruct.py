@@ -106,8 +106,11 @@ def timed(content: bytes, mtime_ns: int) -> tuple[str, list[Decoded]]:
     reader = LineReader(DECODER, 10_000)
     reconstruction = Reconstruction(found)
     items = [*reader.read_bytes(content), *reader.finish()]
-    decoded = [item for item in items if isinstance(item, Decoded)]
-    return found.session_id, [item.at(reconstruction.time_of(item)) for item in decoded]
+    return found.session_id, [
+        item.at(at)
+        for item, at in zip(items, reconstruction.times_of(items), strict=True)
+        if isinstance(item, Decoded) and at is not None
+    ]
 
 
 def times(decoded: list[Decoded]) -> list[int]:
