@@ -37,10 +37,14 @@ EVENTS: list[ProofEvent] = [
     SessionClosed(outcome="ended", reason=None, refused=0),
 ]
 
+
+def line(event: ProofEvent, time_unix_nano: int | None, job_id: str | None, origin: str) -> Decoded:
+    raw = encode_event(event)
+    return Decoded(event=event, raw=raw, time_unix_nano=time_unix_nano, job_id=job_id, origin=origin)
+
+
 lines = st.builds(
-    lambda event, time, job, origin: Decoded(
-        event=event, raw=encode_event(event), time_unix_nano=time, job_id=job, origin=origin
-    ),
+    line,
     st.sampled_from(EVENTS),
     st.none() | st.integers(0, 10**18),
     st.sampled_from([None, "a"]),
@@ -72,10 +76,10 @@ class Sender:
 
 @given(st.lists(lines, min_size=1, max_size=20))
 def test_ordinary_lines_are_numbered_at_once_as_one_by_one(found: list[Decoded]) -> None:
-    ordinary = [line for line in found if is_ordinary(line)] or [Decoded(event=EVENTS[0], raw=encode_event(EVENTS[0]))]
+    ordinary = [each for each in found if is_ordinary(each)] or [line(EVENTS[0], None, None, PRODUCER)]
     at_once, alone = Numbering(5), Numbering(5)
     one, other = Sender(), Sender()
-    assert at_once.number_lines(7, one, ordinary) == [alone.number_line(7, other, line) for line in ordinary]
+    assert at_once.number_lines(7, one, ordinary) == [alone.number_line(7, other, each) for each in ordinary]
     assert (at_once.seq, one.last_time_unix_nano, one.behind_ns) == (
         alone.seq,
         other.last_time_unix_nano,
