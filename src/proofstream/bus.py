@@ -228,8 +228,12 @@ class Bus:
         self._pass_ordinary(monotonic_ns, sender, lines[begin:], taken)
 
     def _pass_ordinary(self, monotonic_ns: int, sender: EventSender, lines: Sequence[Decoded], taken: Round) -> None:
-        if lines:
+        if not lines:
+            return
+        if self._intake.listening:
             taken.add(self._numbering.number_lines(monotonic_ns, sender, lines))
+        else:
+            self._numbering.pass_over(monotonic_ns, sender, lines)
 
     def _pass(
         self, monotonic_ns: int, sender: EventSender, job_id: str | None, what: ProofEvent | Posted, taken: Round

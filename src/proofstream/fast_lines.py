@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ _TWENTY_DIGITS = b"0" * 20
 _DIGITS = re.compile(rb"[0-9]+")
 _POINT = ord(".")
 _CLOSING_BRACE = ord("}")
+_U64_MAX = 2**64 - 1
 
 
 def may_exceed_u64(text: bytes) -> bool:
@@ -40,9 +41,29 @@ def may_exceed_u64(text: bytes) -> bool:
     return False
 
 
-def is_plain(block: bytes, *, check_integers: bool = True) -> bool:
-    """Return whether lines can be decoded as they are: ASCII, no carriage return within, no integer above u64."""
-    return block.isascii() and b"\r" not in block and not (check_integers and may_exceed_u64(block))
+def is_plain(block: bytes) -> bool:
+    """Return whether lines can be decoded as they are: ASCII, and no carriage return within."""
+    return block.isascii() and b"\r" not in block
+
+
+def _of_round(event: Any) -> int:
+    return event.layer_idx + event.round + event.total_rounds
+
+
+def _of_activation(event: Any) -> int:
+    return event.layer_idx + event.node_id + sum(event.output_shape)
+
+
+# Of the most frequent kinds, the sum of the integers that their types do not bound: no summand can be larger. Of the
+# others, the text is looked at.
+_SUMS: dict[str, Callable[[Any], int]] = {"SumcheckRound": _of_round, "LayerActivation": _of_activation}
+
+
+class _Kind(NamedTuple):
+    """How to decode an event of a kind, and how to sum up its integers."""
+
+    decode: Callable[[bytes], Any]
+    total: Callable[[Any], int] | None
 
 
 class FastLines:
@@ -51,38 +72,49 @@ class FastLines:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         # By the beginning of a line, `{"Kind`.
-        self._decoders: dict[bytes, Callable[[bytes], Any]] = {}
+        self._kinds: dict[bytes, _Kind] = {}
 
     def events_of(self, lines: Sequence[bytes]) -> list[ProofEvent | None]:
         """Return the event of each plain line; None for a line that is to be decoded by `LineDecoder`."""
-        decoders = self._decoders
+        kinds = self._kinds
         events: list[ProofEvent | None] = []
+        unchecked: list[int] = []
         for line in lines:
             end = line.find(b'":', 2)
-            decode = decoders.get(line[:end]) or self._look_up(line[:end])
-            if decode is None or line[-1] != _CLOSING_BRACE:
-                events.append(None)
-                continue
+            kind = kinds.get(line[:end]) or self._look_up(line[:end])
             try:
-                events.append(decode(line[end + 2 : -1]))
+                event = kind.decode(line[end + 2 : -1]) if kind is not None and line[-1] == _CLOSING_BRACE else None
             except KeyboardInterrupt:
                 raise
             except BaseException:  # noqa: BLE001 - a third party's event type may raise anything; LineDecoder says what
-                events.append(None)
+                event = None
+            if event is not None and kind is not None:
+                if kind.total is None:
+                    unchecked.append(len(events))
+                elif kind.total(event) > _U64_MAX:
+                    event = None
+            events.append(event)
+        _strike_out(events, lines, unchecked)
         return events
 
     def event_of(self, line: bytes) -> ProofEvent | None:
         """Return the event of one plain line, or None as above."""
         return self.events_of((line,))[0]
 
-    def _look_up(self, begin: bytes) -> Callable[[bytes], Any] | None:
-        if not begin.startswith(b'{"'):
+    def _look_up(self, begin: bytes) -> _Kind | None:
+        if not (begin.startswith(b'{"') and begin.isascii()):
             return None
-        try:
-            decoder: msgspec.json.Decoder[Any] | None = self._catalog.decoder(begin[2:].decode("ascii"))
-        except UnicodeDecodeError:
-            return None
+        name = begin[2:].decode("ascii")
+        decoder: msgspec.json.Decoder[Any] | None = self._catalog.decoder(name)
         if decoder is None:
             return None
-        self._decoders[begin] = decoder.decode
-        return decoder.decode
+        kind = self._kinds[begin] = _Kind(decoder.decode, _SUMS.get(name))
+        return kind
+
+
+def _strike_out(events: list[ProofEvent | None], lines: Sequence[bytes], unchecked: Sequence[int]) -> None:
+    """Leave to `LineDecoder` those of the unchecked lines that may hold an integer that is too large."""
+    if may_exceed_u64(b"\n".join([lines[index] for index in unchecked])):
+        for index in unchecked:
+            if may_exceed_u64(lines[index]):
+                events[index] = None

@@ -86,17 +86,26 @@ class Numbering:
             )
             for number, line in enumerate(lines, seq)
         ]
-        last = envelopes[-1].time_unix_nano
-        sender.behind_ns = now - last
-        sender.seen(last)
+        self._note_last(now, sender, lines[-1])
         return envelopes
+
+    def pass_over(self, monotonic_ns: int, sender: EventSender, lines: Sequence[Decoded]) -> None:
+        """Give lines their numbers without making envelopes, because no plugin would receive them."""
+        self.seq += len(lines)
+        self._note_last(self._anchor + monotonic_ns, sender, lines[-1])
+
+    @staticmethod
+    def _note_last(now: int, sender: EventSender, line: Decoded) -> int:
+        """Remember the time of a session's latest line, and return it."""
+        time_unix_nano = now if line.time_unix_nano is None else line.time_unix_nano
+        sender.behind_ns = now - time_unix_nano
+        sender.seen(time_unix_nano)
+        return time_unix_nano
 
     def number_line(self, monotonic_ns: int, sender: EventSender, line: Decoded) -> Envelope:
         """Return the envelope of a line that a source decoded."""
         now = self._anchor + monotonic_ns
-        time_unix_nano = now if line.time_unix_nano is None else line.time_unix_nano
-        sender.behind_ns = now - time_unix_nano
-        sender.seen(time_unix_nano)
+        time_unix_nano = self._note_last(now, sender, line)
         lineage = _recorded_lineage(line)
         return self._number(sender, line, time_unix_nano=time_unix_nano, origin=line.origin, lineage=lineage)
 

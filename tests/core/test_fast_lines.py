@@ -111,6 +111,15 @@ def test_genuine_lines_go_the_fast_way() -> None:
     assert len(left) < len(plain) // 10, left[:3]
 
 
+@pytest.mark.parametrize("kind", ["SumcheckRound", "LayerActivation", "LayerStart"])
+def test_no_integer_of_a_frequent_kind_may_be_larger(kind: str) -> None:
+    line = next(line for line in BARE if line.startswith(b'{"%b"' % kind.encode()))
+    for found in re.finditer(rb"(?<=[:,\[])[0-9]+(?=[,\]}])", line):
+        for value in (U64_MAX, U64_MAX + 1, 10**30):
+            changed = line[: found.start()] + b"%d" % value + line[found.end() :]
+            assert read(changed, LineDecoder(Catalog()), 10**6) == read(changed, Thorough(Catalog()), 10**6)
+
+
 @given(st.lists(st.sampled_from([b"1", b"9" * 19, b"9" * 20, b"0." + b"3" * 30, b",", b"[", b'"', b".", b"e"])))
 def test_every_long_integer_is_found_and_no_fraction(parts: list[bytes]) -> None:
     text = b"".join(parts)

@@ -77,12 +77,8 @@ class LineSplitter:
             self._hold(tail)
         return lines
 
-    def split_plain(self, data: bytes, *, check_integers: bool = True) -> tuple[bytes, list[bytes], bytes]:
+    def split_plain(self, data: bytes) -> tuple[bytes, list[bytes], bytes]:
         """Split off the lines in the middle of `data` if they are plain and none can be too long.
-
-        Args:
-            data: The next bytes.
-            check_integers: Whether they are not plain if an integer may be out of range.
 
         Returns:
             What precedes those lines, the lines, and what follows them: both are to be split by `split_bytes`.
@@ -90,7 +86,7 @@ class LineSplitter:
         begin = data.find(b"\n") + 1 if self._partial or self._skipping or not self.lines else 0
         end = data.rfind(b"\n")
         block = data[begin:end] if begin < end else b""
-        if not block or len(block) > self._max or not is_plain(block, check_integers=check_integers):
+        if not block or len(block) > self._max or not is_plain(block):
             return data, [], b""
         return data[:begin], block.split(b"\n"), data[end + 1 :]
 

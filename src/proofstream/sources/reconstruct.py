@@ -33,7 +33,6 @@ from proofstream.events import (
     WeightOpeningEnd,
     WeightOpeningStart,
 )
-from proofstream.fast_lines import may_exceed_u64
 from proofstream.sources.lines import LineResult, LineSplitter, NumberedLine
 from proofstream.sources.stored import CutShort
 from proofstream.timeline import LONGEST_BELIEVABLE_MS
@@ -336,8 +335,7 @@ class _FirstPass:
 
     def add_block(self, block: bytes) -> None:
         self.digest.update(block)
-        # Of lines that are not decoded, it does not matter whether their integers are in range.
-        head, lines, tail = self._splitter.split_plain(block, check_integers=False)
+        head, lines, tail = self._splitter.split_plain(block)
         for line in self._splitter.split_bytes(head) if head else ():
             self._add_line(line)
             if self.has_times:
@@ -360,9 +358,8 @@ class _FirstPass:
         if self.has_times:
             return
         timed = [line for line in lines[begin:] if not line.startswith(_TIMELESS)]
-        in_range = not may_exceed_u64(b"\n".join(timed))
         for line, decoded in zip(timed, self._decoder.decode_plain(timed), strict=True):
-            if decoded is None or not in_range:
+            if decoded is None:
                 self._add_line(NumberedLine(0, line))
             elif decoded.time_unix_nano is None:
                 self.layout.place(decoded)

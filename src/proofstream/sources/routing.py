@@ -13,7 +13,7 @@ from proofstream.sources.lines import LineResult
 from proofstream.sources.shedding import LeftOut
 from proofstream.wire import Decoded, Refusal
 
-CHUNK = 256
+CHUNK = 512
 """The most events that are delivered at once."""
 
 # Bounds on memory, for files that hold nothing readable and for recordings of many sessions.
