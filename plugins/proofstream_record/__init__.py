@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -88,7 +89,8 @@ class RecordPlugin:
         """Write the batch; a tick flushes."""
         if self._writer is None:
             return
-        recorded = [envelope for envelope in batch if self._is_recorded(envelope)]
+        recorded = self._recorded(batch)
+        self._received += len(recorded)
         try:
             self._writer.append(recorded)
             if not batch:
@@ -99,16 +101,15 @@ class RecordPlugin:
             self._told_full = True
             self._log.error("the recording ends here: %s has reached record.max_bytes", self._writer.path)
 
-    def _is_recorded(self, envelope: Envelope) -> bool:
-        """Return whether to record an event.
+    def _recorded(self, batch: Batch) -> list[Envelope]:
+        """Return what to record of a batch.
 
         Plugin health describes this run, not the proof. GPU samples before the first other event show an idle machine.
         """
-        event = envelope.event
-        if isinstance(event, PluginHealth) or (isinstance(event, GpuTelemetry) and not self._received):
-            return False
-        self._received += 1
-        return True
+        recorded = [envelope for envelope in batch if type(envelope.event) is not PluginHealth]
+        if self._received:
+            return recorded
+        return list(itertools.dropwhile(lambda envelope: isinstance(envelope.event, GpuTelemetry), recorded))
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -34,7 +34,7 @@ FLUSH_AFTER_S = 0.5
 
 An owner that also calls `flush` twice a second loses at most the last second when it is killed."""
 
-# Flush at the latest when this much waits. More than one line never waits beyond it.
+# Flush at the latest when this much waits after a batch, and write about so much at once.
 _BUFFER_BYTES = 64 * 1024
 # Longer than any path that a user would type, and short enough for one line.
 _LONGEST_PATH = 500
@@ -144,24 +144,36 @@ class EnvelopeLogWriter:
         Raises:
             LogError: They cannot be written. Nothing more is written after that: `lost` counts them and all later ones.
         """
-        error: LogError | None = None
-        wanted = False
-        for envelope in envelopes:
-            error = self._add(envelope) or error
-            wanted = wanted or envelope.kind in FLUSH_AT
-        if wanted or self._clock() - self._oldest_at >= FLUSH_AFTER_S:
+        envelopes = list(envelopes)
+        if not envelopes:
+            return
+        error = self._add_all(envelopes)
+        wanted = any(type(envelope.event).__name__ in FLUSH_AT for envelope in envelopes)
+        if wanted or self._buffered >= _BUFFER_BYTES or self._clock() - self._oldest_at >= FLUSH_AFTER_S:
             error = error or self._try_flush()
         if error is not None:
             raise error
 
-    def _add(self, envelope: Envelope) -> LogError | None:
+    def _add_all(self, envelopes: Sequence[Envelope]) -> LogError | None:
+        """Add envelopes at once if all of them fit, or else as many as do."""
         if self._is_empty:
             self._is_empty = False
             self._file.truncate(0)
+        lines = [encode_envelope(envelope) + b"\n" for envelope in envelopes]
+        size = sum(map(len, lines))
+        if self.dropped or self._failed or not self._has_room(size):
+            errors = [self._add(line) for line in lines]
+            return next((error for error in errors if error is not None), None)
+        if not self._lines:
+            self._oldest_at = self._clock()
+        self._lines += lines
+        self._buffered += size
+        return None
+
+    def _add(self, line: bytes) -> LogError | None:
         if self.dropped:
             self.dropped += 1
             return None
-        line = encode_envelope(envelope) + b"\n"
         error = None if self._has_room(len(line)) else self._try_flush()
         if self._failed:
             self.lost += 1
@@ -173,7 +185,7 @@ class EnvelopeLogWriter:
             self._oldest_at = self._clock()
         self._lines.append(line)
         self._buffered += len(line)
-        return self._try_flush() if self._buffered >= _BUFFER_BYTES else None
+        return None
 
     def _has_room(self, size: int) -> bool:
         # Buffered lines count uncompressed, so the limit holds even if they do not compress at all.
@@ -221,13 +233,17 @@ class EnvelopeLogWriter:
             return None
         lines, self._lines = self._lines, []
         self._buffered = 0
-        try:
-            self._write(self._codec.compress_block(b"".join(lines)))
-            self._kept += len(lines)
-        except OSError as error:
-            self.lost += len(lines)
-            self._give_up()
-            return _cannot_write(self.path, error)
+        left = len(lines)
+        # In pieces, so that a disk that becomes full in the middle still keeps what fits.
+        for piece in _pieces(lines):
+            try:
+                self._write(self._codec.compress_block(b"".join(piece)))
+            except OSError as error:
+                self.lost += left
+                self._give_up()
+                return _cannot_write(self.path, error)
+            left -= len(piece)
+            self._kept += len(piece)
         return None
 
     def _write(self, data: bytes) -> None:
@@ -243,6 +259,15 @@ class EnvelopeLogWriter:
             self._file.truncate(self._written)
         except OSError:
             return
+
+
+def _pieces(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    begin = size = 0
+    for end, line in enumerate(lines, 1):
+        size += len(line)
+        if size >= _BUFFER_BYTES or end == len(lines):
+            yield lines[begin:end]
+            begin, size = end, 0
 
 
 def _codec(path: Path) -> _Codec:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from proofstream.catalog import Catalog
-from proofstream.events import ProofEvent
+from proofstream.events import LayerActivation, ProofEvent, SumcheckRound
 
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _TWENTY_DIGITS = b"0" * 20
@@ -46,11 +46,11 @@ def is_plain(block: bytes) -> bool:
     return block.isascii() and b"\r" not in block
 
 
-def _of_round(event: Any) -> int:
+def _of_round(event: SumcheckRound) -> int:
     return event.layer_idx + event.round + event.total_rounds
 
 
-def _of_activation(event: Any) -> int:
+def _of_activation(event: LayerActivation) -> int:
     return event.layer_idx + event.node_id + sum(event.output_shape)
 
 
