@@ -17,7 +17,6 @@ from proofstream import (
     PluginError,
     Timelines,
     hookimpl,
-    is_sheddable,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +43,16 @@ class GpuPlugin:
 
     requires: ClassVar[tuple[str, ...]] = ("pynvml",)
     tick_s: ClassVar[float] = 1.0
+    # What begins or ends a proof, and what shows that one goes on whose beginning was not seen.
+    wants: ClassVar[tuple[str, ...]] = (
+        "LayerEnd",
+        "LayerStart",
+        "PhaseEnd",
+        "PhaseStart",
+        "ProofAborted",
+        "ProofComplete",
+        "ProofStart",
+    )
 
     def __init__(self, **settings: Any) -> None:
         self.given_settings = settings
@@ -118,9 +127,7 @@ class GpuPlugin:
         if sampler is None:
             return None
         for envelope in batch:
-            # Bulk events neither start nor end a proof.
-            if not is_sheddable(envelope.event):
-                self._timelines.feed(envelope)
+            self._timelines.feed(envelope)
         sampler.set_proving(proving=bool(self._timelines.open_proofs))
         return self._look_after(sampler)
 

@@ -130,6 +130,25 @@ class StateCostPlugin:
     autoload: ClassVar[bool] = True
     rederives: ClassVar[str] = "asked"
     derives: ClassVar[tuple[str, ...]] = ("StateProgramCost", "StateBytesMoved")
+    # What begins or ends an interval, since costs say the ordinal of their proof; and what is to be priced.
+    wants: ClassVar[tuple[str, ...]] = (
+        "AggregatedBindingEnd",
+        "AggregatedBindingStart",
+        "CircuitCompiled",
+        "LayerEnd",
+        "LayerStart",
+        "PhaseEnd",
+        "PhaseStart",
+        "ProofAborted",
+        "ProofComplete",
+        "ProofStart",
+        "StarkProofEnd",
+        "StarkProofStart",
+        "StateProgramRun",
+        "SumcheckRound",
+        "WeightOpeningEnd",
+        "WeightOpeningStart",
+    )
 
     def __init__(self, **settings: Any) -> None:
         self.given_settings = settings

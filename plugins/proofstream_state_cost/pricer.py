@@ -28,7 +28,6 @@ from proofstream import (
     StateProgramRun,
     SumcheckRound,
     Timelines,
-    is_sheddable,
     safe_text,
 )
 from proofstream_state_cost.declarations import MAX_REMEMBERED_STATES, DeclaredCosts, PricedStates
@@ -99,24 +98,17 @@ class StatePricer:
         derived: list[ProofEvent] = []
         for envelope in batch:
             event = envelope.event
-            if isinstance(event, StateProgramRun):
+            if isinstance(event, SumcheckRound):
+                # By far the most frequent events. They open a proof only where none is open.
+                if (envelope.session_id, envelope.job_id) not in self._settled:
+                    derived += self._follow(envelope)
+            elif isinstance(event, StateProgramRun):
                 self._count_run(envelope, event)
-            elif self._matters(envelope):
+            else:
                 derived += self._follow(envelope)
         return [*derived, *self._moved.take_moved()]
 
     # Proofs
-
-    def _matters(self, envelope: Envelope) -> bool:
-        """Return whether the envelope may begin or end a proof.
-
-        Rounds are by far the most frequent events. They open a proof only where none is open, so they are skipped as
-        soon as a job is settled.
-        """
-        event = envelope.event
-        if isinstance(event, SumcheckRound):
-            return (envelope.session_id, envelope.job_id) not in self._settled
-        return not is_sheddable(event)
 
     def _follow(self, envelope: Envelope) -> list[ProofEvent]:
         event = envelope.event
