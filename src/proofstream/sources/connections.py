@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from proofstream.contracts import Feed
@@ -18,7 +18,7 @@ from proofstream.sources.lines import LineReader, LineResult, NumberedLine
 from proofstream.sources.routing import SessionRouter
 from proofstream.sources.shedding import BulkLines, LeftOut, find_kind
 from proofstream.sources.stamping import Stamped, Stamper
-from proofstream.wire import Decoded, Refusal
+from proofstream.wire import Refusal
 
 # A stream may name this many sessions at once. There may be many connections, and each session takes memory.
 _MAX_SESSIONS = 64
@@ -146,33 +146,38 @@ class Connection:
         if isinstance(first, Block):
             self._waiting.popleft()
             self.waiting_bytes -= len(first.data)
-            self._take_lines(self._reader.split_bytes(first.data))
+            self._take(self._reader.read_with(self._result_of, first.data))
         else:
             lines = [first.lines.popleft() for _ in range(min(_TURN_LINES, len(first.lines)))]
             self.waiting_bytes -= sum(map(_size_of, lines))
-            self._take_lines(lines)
+            self._take([result for result in map(self._result_of, lines) if result is not None])
             if not first.lines:
                 self._waiting.popleft()
         self._router.flush()
 
-    def _take_lines(self, lines: Iterable[NumberedLine | LeftOut]) -> None:
-        results = [result for result in map(self._result_of, lines) if result is not None]
+    def _take(self, results: Sequence[LineResult | LeftOut]) -> None:
         items = [result for result in results if not isinstance(result, LeftOut)]
         stamped = iter(self._stamper.stamp(items, self._last_arrival))
+        if len(items) == len(results):
+            self._route(stamped)
+            return
         for result in results:
             if isinstance(result, LeftOut):
                 self._router.leave_out(result, at=self._last_arrival)
             else:
-                self._route(next(stamped))
+                self._route([next(stamped)])
 
     def _result_of(self, line: NumberedLine | LeftOut) -> LineResult | LeftOut | None:
         if isinstance(line, NumberedLine) and line.given_up:
             line = self._bulk.recognise_line(line.text) or line
         return line if isinstance(line, LeftOut) else self._reader.decode_line(line)
 
-    def _route(self, line: Stamped) -> None:
-        self._router.route_item(line.item, at=line.at, source=line.source)
-        if isinstance(line.item, Decoded):
+    def _route(self, lines: Iterable[Stamped]) -> None:
+        lines = list(lines)
+        self._router.route_stamped(lines)
+        for line in lines:
+            if isinstance(line.item, Refusal):
+                continue
             if isinstance(line.item.event, ProofStart):
                 self._open_proofs += 1
             elif isinstance(line.item.event, ProofComplete | ProofAborted):
@@ -205,10 +210,10 @@ class Connection:
         if self._waiting:
             self._count_rest()
         elif outcome != "interrupted":
-            for line in self._stamper.stamp(self._reader.finish(), self._last_arrival):
-                self._route(line)
-                if outcome == "ended" and isinstance(line.item, Refusal):
-                    outcome, reason = "lost", "the connection ended within a line"
+            last = self._stamper.stamp(self._reader.finish(), self._last_arrival)
+            self._route(last)
+            if outcome == "ended" and any(isinstance(line.item, Refusal) for line in last):
+                outcome, reason = "lost", "the connection ended within a line"
         # A peer that sent nothing, such as a port scan, gets no session.
         self._router.close(outcome, reason, even_if_empty=even_if_empty)
 

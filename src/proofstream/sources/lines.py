@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from proofstream.errors import WireError
 from proofstream.fast_lines import is_plain
@@ -14,6 +14,8 @@ from proofstream.wire import Decoded, LineDecoder, Refusal, refusal
 # How much of a line that is too long is kept: what the 80 characters of a refusal's excerpt may take in UTF-8.
 _HEAD_BYTES = 320
 _BOM = b"\xef\xbb\xbf"
+
+_Read = TypeVar("_Read")
 
 LineResult: TypeAlias = Decoded | Refusal
 """The result of decoding a line that is not blank."""
@@ -175,9 +177,19 @@ class LineReader:
 
     def read_bytes(self, data: bytes) -> list[LineResult]:
         """Add the next bytes. Returns the results of the lines that they complete."""
+        return self.read_with(self.decode_line, data)
+
+    def read_with(self, decode: Callable[[NumberedLine], _Read | None], data: bytes) -> list[_Read | LineResult]:
+        """Add the next bytes. Returns the results of the lines that they complete.
+
+        Args:
+            decode: Decodes a line that is not decoded together with others, such as one that began in earlier bytes.
+            data: The bytes.
+        """
         self._look_at(data)
         head, lines, tail = self._splitter.split_plain(data)
-        results = self._decode(self._splitter.split_bytes(head)) if head else []
+        first = map(decode, self._splitter.split_bytes(head)) if head else ()
+        results: list[_Read | LineResult] = [result for result in first if result is not None]
         if lines:
             results += self._decode_plain(lines)
         if tail:
