@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proofstream.envelopes import Envelope
 from proofstream.events import CircuitCompiled, ProofStart, SessionOpened
-from proofstream.intervals import Change, Noted, PhaseSum, Proof, add_sum
+from proofstream.intervals import Change, Noted, NotedRounds, PhaseSum, Proof, add_sum
 from proofstream.silence import OpenJobs
 from proofstream.timeline import Timeline
 
@@ -173,6 +173,11 @@ class ObservedSession:
             if is_fact or job_id not in self._open_jobs.heard:  # only facts end something, and most events are bulk
                 self._follow_job(job_id, timeline, envelope, changes, is_fact=is_fact)
         return changes
+
+    def feed_rounds(self, batch: Sequence[Envelope], at: int) -> NotedRounds | None:
+        """Take the rounds at a place of a batch at once if their job has an open proof: no other job can have them."""
+        timeline = self.timelines.get(batch[at].job_id)
+        return None if timeline is None else timeline.feed_rounds(batch, at)
 
     def _is_of_any(self, envelope: Envelope) -> bool:
         """Return whether an event without a job's name may be of any of the open proofs, all of which have one.

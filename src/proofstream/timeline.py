@@ -6,7 +6,7 @@ dies and another that follows in the same stream, activations that arrive before
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
 from proofstream.envelopes import PRODUCER, Envelope
@@ -34,7 +34,7 @@ from proofstream.events import (
     WeightOpeningStart,
     is_bulk,
 )
-from proofstream.intervals import REPORTED, UNSEEN, Change, Interval, IntervalKind, Noted, Proof
+from proofstream.intervals import REPORTED, UNSEEN, Change, Interval, IntervalKind, Noted, NotedRounds, Proof
 from proofstream.open_intervals import OfSession, OpenIntervals
 
 MAX_PENDING = 8192
@@ -285,6 +285,21 @@ class Timeline:
                 layer.superseded_unix_nano = max(layer.superseded_unix_nano, envelope.time_unix_nano)
             changes.append(Noted(layer, envelope))
 
+    def feed_rounds(self, batch: Sequence[Envelope], at: int) -> NotedRounds | None:
+        """Take the rounds at a place of a batch at once: `_round` of each gives the same."""
+        proof = self._open.proof
+        event = batch[at].event
+        if proof is None or self._pending or not isinstance(event, SumcheckRound):
+            return None
+        layer = proof.open_layers.get(event.layer_idx)
+        if layer is None:
+            return None
+        rounds = _run_of(batch, at, event.layer_idx)
+        proof.rounds += len(rounds)
+        layer.rounds += len(rounds)
+        layer.reach_all(rounds)
+        return NotedRounds(layer, rounds)
+
     # Weight openings, weight bindings and STARK proofs: ends pair with starts last-in-first-out, by key
 
     def _part_start(self, envelope: Envelope, changes: list[Change]) -> None:
@@ -427,6 +442,21 @@ def _note(interval: Interval | None, envelope: Envelope, changes: list[Change]) 
     if interval is not None and envelope.origin == PRODUCER:
         interval.reach(envelope.time_unix_nano)
     changes.append(Noted(interval, envelope))
+
+
+def _run_of(batch: Sequence[Envelope], at: int, layer_idx: int) -> tuple[Envelope, ...]:
+    """Return the rounds of a layer that come one after another from a place on, all of one session and job."""
+    session_id, job_id = batch[at].session_id, batch[at].job_id
+    end = at + 1
+    while end < len(batch):
+        envelope = batch[end]
+        event = envelope.event
+        if type(event) is not SumcheckRound or event.layer_idx != layer_idx:
+            break
+        if envelope.job_id != job_id or envelope.session_id != session_id:
+            break
+        end += 1
+    return tuple(batch[at:end])
 
 
 def _before(envelope: Envelope, reported_ns: int) -> tuple[int, str]:

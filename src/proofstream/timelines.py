@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from proofstream.envelopes import PRODUCER, Envelope
 from proofstream.events import (
     EventsLost,
@@ -13,9 +15,10 @@ from proofstream.events import (
     SessionOpened,
     StateBytesMoved,
     StateProgramCost,
+    SumcheckRound,
     TraceStarted,
 )
-from proofstream.intervals import Change, Noted, Proof
+from proofstream.intervals import Change, Noted, NotedRounds, Proof
 from proofstream.observed import ObservedSession, Pending
 from proofstream.timeline import Timeline
 
@@ -65,15 +68,43 @@ class Timelines:
         """Return the effect of the next envelope on the intervals."""
         session = self._sessions.get(envelope.session_id) or self._begin(envelope)
         event = envelope.event
+        kind = type(event)
         if session is None:
             return [Noted(None, envelope)]
-        if isinstance(event, SessionOpened):
+        if kind is SessionOpened:
             session.opened = envelope
             return [Noted(None, envelope)]
         if isinstance(event, SessionClosed):
             self._end(session)
             return session.close(envelope, _closing_reason(event))
         return session.feed(envelope)
+
+    def feed_batch(self, batch: Sequence[Envelope]) -> Iterator[Change | NotedRounds]:
+        """Yield the effects of a batch, in order. Rounds that `feed_rounds` takes are one change.
+
+        An envelope is taken once the effects of those before it have been yielded.
+        """
+        at = 0
+        while at < len(batch):
+            noted = self.feed_rounds(batch, at)
+            if noted is None:
+                yield from self.feed(batch[at])
+                at += 1
+            else:
+                yield noted
+                at += len(noted.envelopes)
+
+    def feed_rounds(self, batch: Sequence[Envelope], at: int) -> NotedRounds | None:
+        """Take the sumcheck rounds of an open layer that come one after another from a place of a batch on.
+
+        Return None if there are none, or if they do more than to be noted in that layer: then `feed` takes the envelope
+        at that place. Nearly all events of a long proof are rounds, and this costs a fraction of feeding each.
+        """
+        envelope = batch[at]
+        if type(envelope.event) is not SumcheckRound:
+            return None
+        session = self._sessions.get(envelope.session_id)
+        return None if session is None else session.feed_rounds(batch, at)
 
     def _begin(self, envelope: Envelope) -> ObservedSession | None:
         """Open the session that the envelope shows to exist; one that had ended continues, so ordinals never repeat."""

@@ -25,7 +25,7 @@ from stories import (
 
 from proofstream import events as ev
 from proofstream.envelopes import HOST, PRODUCER, Envelope, memory_of
-from proofstream.intervals import Closed, Interval, IntervalKind, Noted, Opened, Proof
+from proofstream.intervals import Closed, Interval, IntervalKind, Noted, NotedRounds, Opened, Proof
 from proofstream.observed import MAX_LOST_EVENTS, MAX_PENDING_BYTES, MAX_WAITING_JOBS
 from proofstream.open_intervals import MAX_OPEN_INTERVALS
 from proofstream.silence import MAX_OPEN_JOBS, MAX_OWN_OPEN_JOBS, SILENT_AFTER_S, TOO_LONG, TOO_MANY, TOO_MANY_OWN
@@ -783,3 +783,45 @@ def test_a_stream_is_read_as_it_should_be(expect: Path) -> None:
             s.closed.event.duration_ms for s in starks if s.closed and isinstance(s.closed.event, ev.StarkProofEnd)
         ]
         assert (len(starks), sum(reported)) == (wanted["stark"], wanted["stark_duration_ms"])
+
+
+class TestBatches:
+    def test_rounds_of_an_open_layer_are_one_change(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), job_id="a")
+        batch = batch_of(sumcheck_round(1), sumcheck_round(1), layer_end(1), sumcheck_round(1), job_id="a")
+
+        changes = list(teller.timelines.feed_batch(batch))
+
+        first, closed, unplaced = changes
+        assert isinstance(first, NotedRounds)
+        assert (first.interval, first.envelopes) == (teller.layer(1), batch[:2])
+        assert closed.interval is teller.layer(1)
+        assert isinstance(unplaced, Noted)
+        (proof,) = teller.proofs
+        assert (proof.rounds, proof.rounds_unplaced, teller.layer(1).rounds) == (3, 1, 2)
+
+    def test_rounds_that_show_that_a_proof_goes_on_are_fed_by_themselves(self, teller: Teller) -> None:
+        teller.tell(proof_start(), layer_start(1), activation(1))
+
+        held, first, rest = teller.timelines.feed_batch(batch_of(*[sumcheck_round(1)] * 3))
+
+        assert isinstance(held, Noted)
+        assert isinstance(held.envelope.event, ev.LayerActivation)
+        assert isinstance(first, Noted)
+        assert isinstance(rest, NotedRounds)
+        assert len(rest.envelopes) == 2
+
+
+def batch_of(*events: ev.ProofEvent, job_id: str | None = None) -> tuple[Envelope, ...]:
+    return tuple(
+        Envelope(
+            seq=seq,
+            time_unix_nano=BEGIN + 100 * MS + seq,
+            session_id="s",
+            origin=PRODUCER,
+            event=event,
+            raw=b"{}",
+            job_id=job_id,
+        )
+        for seq, event in enumerate(events)
+    )

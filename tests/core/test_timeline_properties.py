@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stories import MS, layer_start, sumcheck_round
 
 from proofstream import events as ev
 from proofstream.envelopes import PRODUCER, Envelope
-from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, Opened, Phase, Proof
+from proofstream.intervals import Change, Closed, Interval, IntervalKind, Noted, NotedRounds, Opened, Phase, Proof
 from proofstream.timelines import Timelines
 
 SESSIONS = ("one", "two")
+JOBS = (None, "job-a", "job-b")
 STATS = ev.ActivationStats(mean=None, std_dev=None, min=None, max=None, sparsity=None)
 
 index = st.integers(0, 3)
@@ -136,7 +139,7 @@ step = st.tuples(
     any_event,
     st.integers(-3_000_000, 5_000_000),
     st.sampled_from(SESSIONS),
-    st.sampled_from([None, "job-a", "job-b"]),
+    st.sampled_from(JOBS),
 )
 start_time = st.sampled_from([0, 1_700_000_000_000_000_000, 2**63 - 1])
 
@@ -347,3 +350,86 @@ def test_self_time_is_a_part_of_the_whole_and_every_phase_is_shown_or_summed(ste
     sums += [watcher.timelines.session(session_id).summed for session_id in SESSIONS]
     counted = sum(found.count for summed in sums for found in summed.values())
     assert counted == sum(phase.is_summed for phase in phases)
+
+
+a_layer = st.tuples(st.sampled_from(SESSIONS), st.sampled_from(JOBS), st.integers(0, 3))
+by_ns = st.sampled_from([0, 1, MS, -MS, 150 * MS, -150 * MS])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Envelope]:
+    """Events of any kind, and among them runs of rounds, some of a layer that begins right before them."""
+    told: list[tuple[ev.ProofEvent, str, str | None]] = []
+    for _ in range(draw(st.integers(0, 25))):
+        session_id, job_id, layer_idx = draw(a_layer)
+        if draw(st.booleans()):
+            told.append((draw(any_event), session_id, job_id))
+            continue
+        if draw(st.booleans()):
+            told.append((layer_start(layer_idx), session_id, job_id))
+        told += [(sumcheck_round(layer_idx), session_id, job_id)] * draw(st.integers(1, 5))
+    time = 1_700_000_000_000_000_000
+    found: list[Envelope] = []
+    for event, session_id, job_id in told:
+        time += draw(by_ns)
+        found.append(
+            Envelope(
+                seq=len(found),
+                time_unix_nano=time,
+                session_id=session_id,
+                origin=PRODUCER,
+                event=event,
+                raw=b"{}",
+                job_id=job_id,
+            )
+        )
+    return found
+
+
+def as_single(changes: Iterable[Change | NotedRounds]) -> Iterator[Change]:
+    for change in changes:
+        if isinstance(change, NotedRounds):
+            yield from (Noted(change.interval, envelope) for envelope in change.envelopes)
+        else:
+            yield change
+
+
+def named(value: Any) -> Any:
+    """Describe a value without the identity of intervals, of which the two timelines have one each."""
+    if isinstance(value, Interval):
+        return value.session_id, value.ordinal
+    if isinstance(value, dict):
+        return [(named(key), named(each)) for key, each in value.items()]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [named(each) for each in cast("list[Any]", value)]
+    return repr(value) if type(value).__module__.startswith("proofstream.") and not hasattr(value, "seq") else value
+
+
+def state_of(interval: Interval) -> dict[str, Any]:
+    slots = {slot for kind in type(interval).__mro__ for slot in getattr(kind, "__slots__", ())}
+    left_out = {"open_children", "summed", "circuit"}  # told by intervals and counts of their own
+    return {slot: named(getattr(interval, slot)) for slot in slots - left_out}
+
+
+@settings(max_examples=400, deadline=None)
+@given(streams(), st.data())
+def test_a_batch_gives_what_its_envelopes_give(stream: list[Envelope], data: st.DataObject) -> None:
+    one_by_one, in_batches = Timelines(), Timelines()
+    at = 0
+    while at < len(stream):
+        end = data.draw(st.integers(at + 1, len(stream)))
+        expected = [change for envelope in stream[at:end] for change in one_by_one.feed(envelope)]
+        found = list(as_single(in_batches.feed_batch(tuple(stream[at:end]))))
+        assert [(type(c), named(c.interval), c.envelope.seq) for c in found] == [
+            (type(c), named(c.interval), c.envelope.seq) for c in expected
+        ]
+        for mine, theirs in zip(found, expected, strict=True):
+            if mine.interval is not None and theirs.interval is not None:
+                assert state_of(mine.interval) == state_of(theirs.interval)
+        for session_id in SESSIONS:
+            session, other = in_batches.session(session_id), one_by_one.session(session_id)
+            for count in ("proofs", "aborted", "overlaps", "lost_events", "silent_jobs", "open_intervals"):
+                assert getattr(session, count) == getattr(other, count)
+            assert list(session.timelines) == list(other.timelines)
+            assert session.pending.memory_bytes == other.pending.memory_bytes
+        at = end
