@@ -7,6 +7,7 @@ from typing import Any
 
 from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.metric_points import NO_VALUE, HistogramPoint, MetricPoints, NumberPoint
+from proofstream_otel.values.rounds import RoundEvent
 from proofstream_otel.values.safe import Attributes, Value
 from proofstream_otel.values.semconv import DURATION_BUCKETS_S, Instrument
 from proofstream_otel.values.spans import SpanEvent, SpanValues
@@ -41,7 +42,7 @@ def span_of(span: SpanValues) -> dict[str, Any]:
     return found
 
 
-def _event(event: SpanEvent) -> dict[str, Any]:
+def _event(event: SpanEvent | RoundEvent) -> dict[str, Any]:
     return {
         "timeUnixNano": str(event.time_unix_nano),
         "name": event.name,
@@ -50,7 +51,7 @@ def _event(event: SpanEvent) -> dict[str, Any]:
     }
 
 
-def _dropped_attributes(holder: SpanValues | SpanEvent | LogValues) -> dict[str, Any]:
+def _dropped_attributes(holder: SpanValues | SpanEvent | RoundEvent | LogValues) -> dict[str, Any]:
     return {"droppedAttributesCount": holder.dropped_attributes} if holder.dropped_attributes else {}
 
 

@@ -1,8 +1,8 @@
-"""Encodes spans and log records as OTLP protobuf.
+"""Encodes log records, resources and whole requests as OTLP protobuf, and reads the answers.
 
-Each is encoded once and on its own, so that the size of a request is known before it is made. The official encoders
-(`opentelemetry.exporter.otlp.proto.common`) cannot do that: they take the SDK's own spans and metrics, which we do not
-make, and return whole requests.
+Each item is encoded once and on its own, so that the size of a request is known before it is made. The official
+encoders (`opentelemetry.exporter.otlp.proto.common`) cannot do that: they take the SDK's own spans and metrics, which
+we do not make, and return whole requests.
 """
 
 from __future__ import annotations
@@ -14,24 +14,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from proofstream_otel.otlp.wire import field
 from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.safe import Attributes, Value
 from proofstream_otel.values.semconv import SCOPE
-from proofstream_otel.values.spans import SpanEvent, SpanValues, fit
-
-MAX_SPAN_BYTES = 2**20
-"""The largest encoded span. OTLP receivers accept requests of up to 4 MiB by default."""
 
 _RESOURCE = _SCOPE = 1
 _RESOURCE_SPANS = 1
 _SCOPE_SPANS = _SPANS = 2
-
-
-def encode_span(span: SpanValues) -> bytes:
-    """Encode a span as an OTLP message; one that is too large loses events from the middle."""
-    return fit(span, _encode_span, MAX_SPAN_BYTES)
 
 
 def encode_log(log: LogValues) -> bytes:
@@ -70,12 +61,12 @@ def encode_request(scope: bytes, groups: Iterable[tuple[bytes, list[bytes]]]) ->
 
     The field numbers are the same for all three signals, so this serves all of them.
     """
-    return b"".join(_field(_RESOURCE_SPANS, _encode_group(scope, resource, spans)) for resource, spans in groups)
+    return b"".join(field(_RESOURCE_SPANS, _encode_group(scope, resource, spans)) for resource, spans in groups)
 
 
 def _encode_group(scope: bytes, resource: bytes, spans: list[bytes]) -> bytes:
-    scope_spans = _field(_SCOPE, scope) + b"".join(_field(_SPANS, span) for span in spans)
-    return _field(_RESOURCE, resource) + _field(_SCOPE_SPANS, scope_spans)
+    scope_spans = field(_SCOPE, scope) + b"".join(field(_SPANS, span) for span in spans)
+    return field(_RESOURCE, resource) + field(_SCOPE_SPANS, scope_spans)
 
 
 def decode_rejection(response: bytes) -> tuple[int, str]:
@@ -89,53 +80,6 @@ def decode_rejection(response: bytes) -> tuple[int, str]:
     except Exception:  # noqa: BLE001 - protobuf's own error has no types, and any other means the same
         return 0, ""
     return max(0, partial.rejected_spans), partial.error_message  # the other signals use the same field number
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Encode a length-delimited field of protobuf's wire format."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _encode_span(span: SpanValues) -> bytes:
-    message = Span(
-        trace_id=bytes.fromhex(span.trace_id),
-        span_id=bytes.fromhex(span.span_id),
-        parent_span_id=bytes.fromhex(span.parent_span_id),
-        trace_state=span.trace_state,
-        flags=span.flags,
-        name=span.name,
-        kind=Span.SPAN_KIND_INTERNAL,
-        start_time_unix_nano=span.start_unix_nano,
-        end_time_unix_nano=span.end_unix_nano,
-        dropped_attributes_count=span.dropped_attributes,
-        dropped_events_count=span.dropped_events,
-        dropped_links_count=span.dropped_links,
-    )
-    fill_attributes(message.attributes, span.attributes)
-    for event in span.events:
-        _add_event(message, event)
-    for link in span.links:
-        message.links.add(trace_id=bytes.fromhex(link.trace_id), span_id=bytes.fromhex(link.span_id))
-    if span.error is not None:
-        message.status.code = Status.STATUS_CODE_ERROR
-        message.status.message = span.error
-    return bytes(message.SerializeToString())
-
-
-def _add_event(message: Span, event: SpanEvent) -> None:
-    added = message.events.add(
-        name=event.name, time_unix_nano=event.time_unix_nano, dropped_attributes_count=event.dropped_attributes
-    )
-    fill_attributes(added.attributes, event.attributes)
 
 
 def fill_attributes(pairs: Any, attributes: Attributes) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofstream_otel.otlp.exporter import Exporter
-from proofstream_otel.otlp.protobuf import encode_log, encode_span
+from proofstream_otel.otlp.protobuf import encode_log
 from proofstream_otel.otlp.protobuf_metrics import encode_metric
+from proofstream_otel.otlp.span_wire import encode_span
 from proofstream_otel.values.logs import LogValues
 from proofstream_otel.values.metric_points import MetricPoints
 from proofstream_otel.values.spans import SpanValues

@@ -26,16 +26,13 @@ from proofstream import (
     ProofAborted,
     ProofComplete,
     ProofStart,
-    SecureField,
     SessionClosed,
     SessionOpened,
     StarkProofEnd,
     StarkProofStart,
     StateProgramCost,
-    SumcheckRound,
     WeightOpeningEnd,
     WeightOpeningStart,
-    reported_claim,
     reported_duration_ms,
     reported_rounds,
 )
@@ -193,31 +190,6 @@ def session_closed(event: SessionClosed) -> dict[str, Any]:
         Attr.SESSION_REASON: event.reason,
         Attr.SESSION_REFUSED: event.refused,
     }
-
-
-def round_of(event: SumcheckRound, layer: Interval | None) -> dict[str, Any]:
-    """Describe a sumcheck round; its coefficients are one string of decimal limbs, "c0.a,c0.b,c0.c,c0.d;c1.a,..."."""
-    degree, coefficients = _polynomial(event)
-    return {
-        Attr.ROUND: event.round,
-        Attr.ROUND_TOTAL: event.total_rounds,
-        Attr.ROUND_DEGREE: degree,
-        Attr.ROUND_COEFFICIENTS: coefficients,
-        Attr.ROUND_CLAIM: reported_claim(event, layer),
-    }
-
-
-def _polynomial(event: SumcheckRound) -> tuple[int | None, str | None]:
-    """Return degree and coefficients of a round's polynomial, or None for both if it carries no polynomial."""
-    if (deg2 := event.poly_deg2) is not None:
-        return 2, f"{_limbs(deg2.c0)};{_limbs(deg2.c1)};{_limbs(deg2.c2)}"
-    if (deg3 := event.poly_deg3) is not None:
-        return 3, f"{_limbs(deg3.c0)};{_limbs(deg3.c1)};{_limbs(deg3.c2)};{_limbs(deg3.c3)}"
-    return None, None
-
-
-def _limbs(element: SecureField) -> str:
-    return f"{element.a},{element.b},{element.c},{element.d}"
 
 
 def note_of(envelope: Envelope) -> tuple[str, dict[str, Any]]:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 
 from proofstream import Envelope, Interval, Log, LogLevel, SumcheckRound
-from proofstream_otel.traces import describe
 from proofstream_otel.values import safe
 from proofstream_otel.values.logs import LogSink, LogValues
+from proofstream_otel.values.rounds import round_of
 from proofstream_otel.values.semconv import Attr, EventName
 from proofstream_otel.values.spans import SpanRef, SpanValues
 
@@ -61,7 +61,7 @@ def record_of(
         severity_number, severity_text = _SEVERITIES[event.level]
     elif isinstance(event, SumcheckRound):
         event_name = EventName.ROUND
-        said = {Attr.LAYER_INDEX: event.layer_idx, **describe.round_of(event, interval)}
+        said = {Attr.LAYER_INDEX: event.layer_idx, **round_of(event, interval)}
     return LogValues(
         event_name=event_name,
         time_unix_nano=safe.timestamp(envelope.time_unix_nano),

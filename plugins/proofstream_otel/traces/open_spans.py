@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from proofstream import CircuitCompiled, Envelope, GpuStatus, Interval, PhaseProgress, StateProgramCost
@@ -82,6 +83,10 @@ class OpenSpan:
         if isinstance(event, CircuitCompiled):
             self._found.update(safe.attributes(describe.circuit_of(event)))
         self._events.add_event(envelope)
+
+    def add_rounds(self, envelopes: Sequence[Envelope]) -> None:
+        """Add sumcheck rounds that happened in the span."""
+        self._events.add_rounds(envelopes)
 
     def add_progress(self, envelope: Envelope, event: PhaseProgress) -> None:
         """Add how far the span's phase has come, if that is a step further."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Generic, TypeAlias, TypeVar
 
 from proofstream import Envelope, Interval, SumcheckRound
 from proofstream_otel.traces import describe
 from proofstream_otel.values import safe
-from proofstream_otel.values.semconv import Attr, EventName
+from proofstream_otel.values.rounds import RoundEvent
+from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import Rounds, SpanLimits
 from proofstream_otel.values.spans import SpanEvent, keep_ends
 
 _T = TypeVar("_T")
+_Event: TypeAlias = SpanEvent | RoundEvent
+_time_of = attrgetter("time_unix_nano")
 
 MAX_BYTES = 256 * 2**20
 """The most memory that the events of all open spans take, in bytes."""
@@ -74,10 +78,25 @@ class FirstAndLast(Generic[_T]):
         else:
             self._tail.append(item)
 
+    def extend(self, items: Sequence[_T]) -> None:
+        """Add items, in order."""
+        self.seen += len(items)
+        room = self._head_size - len(self._head)
+        if room >= len(items):
+            self._head += items
+        else:
+            self._head += items[:room]
+            self._tail.extend(items[room:])
+
+    @property
+    def room(self) -> int:
+        """How many more items are kept without one being left out."""
+        return self._head_size - len(self._head) + (self._tail.maxlen or 0) - len(self._tail)
+
     @property
     def is_full(self) -> bool:
         """Whether one item is left out for each further one."""
-        return len(self._tail) == self._tail.maxlen and len(self._head) >= self._head_size
+        return not self.room
 
     def left_out_for(self, item: _T) -> _T | None:
         """Return the item that is left out if this one is added, or None."""
@@ -96,7 +115,7 @@ class FirstAndLast(Generic[_T]):
 class BoundedEvents:
     """The events of one open span.
 
-    Rounds become span events only when the span ends: by then most rounds of a long layer have been dropped.
+    Rounds are described only when the span is written: by then most rounds of a long layer have been dropped.
     """
 
     __slots__ = ("_announced", "_budget", "_bytes", "_interval", "_limits", "_notes", "_rounds")
@@ -106,7 +125,7 @@ class BoundedEvents:
         self._budget = budget
         self._bytes = 0
         self._interval = interval
-        self._rounds: FirstAndLast[tuple[int, SumcheckRound]] = FirstAndLast(limits.max_rounds)
+        self._rounds: FirstAndLast[RoundEvent] = FirstAndLast(limits.max_rounds)
         # Each with whether it came before the span's own start, as a circuit does that describes the proof behind it.
         self._notes: FirstAndLast[tuple[SpanEvent, bool]] = FirstAndLast(limits.max_notes)
         self._announced: int | None = None
@@ -115,12 +134,7 @@ class BoundedEvents:
         """Add an event that happened in the span."""
         event = envelope.event
         if isinstance(event, SumcheckRound):
-            self._announced = event.total_rounds
-            # All rounds count the same, so one in place of another takes no more.
-            if self._rounds.is_full or self._take(_ROUND_BYTES):
-                self._rounds.append((envelope.time_unix_nano, event))
-            else:
-                self._rounds.seen += 1
+            self.add_rounds((envelope,))
             return
         name, attributes = describe.note_of(envelope)
         note = _event(name, envelope.time_unix_nano, attributes), self._is_ahead(envelope)
@@ -130,7 +144,26 @@ class BoundedEvents:
         else:
             self._notes.seen += 1
 
-    def export(self, start_unix_nano: int, end_unix_nano: int) -> tuple[list[SpanEvent], int, dict[str, object]]:
+    def add_rounds(self, envelopes: Sequence[Envelope]) -> None:
+        """Add sumcheck rounds that happened in the span."""
+        layer = self._interval
+        rounds = [
+            RoundEvent(envelope.time_unix_nano, event, layer)
+            for envelope in envelopes
+            if type(event := envelope.event) is SumcheckRound
+        ]
+        self._announced = rounds[-1].round.total_rounds
+        # All rounds count the same, so one in place of another takes no more.
+        more = min(len(rounds), self._rounds.room)
+        if not more or self._take(more * _ROUND_BYTES):
+            self._rounds.extend(rounds)
+        elif len(rounds) == 1:
+            self._rounds.seen += 1
+        else:  # there is memory for some of them
+            for envelope in envelopes:
+                self.add_rounds((envelope,))
+
+    def export(self, start_unix_nano: int, end_unix_nano: int) -> tuple[list[_Event], int, dict[str, object]]:
         """Return the events in order of time, the number of dropped ones, and attributes that count them.
 
         Where a clock was set back, events lie outside of the span's start and end. They are moved to the nearer one.
@@ -140,13 +173,14 @@ class BoundedEvents:
         notes = list(self._notes)
         # The limit on all events drops rounds before it drops anything else.
         kept = keep_ends(list(self._rounds), self._limits.max_events - len(notes))
-        rounds = [_event(EventName.ROUND, time, describe.round_of(event, self._interval)) for time, event in kept]
-        found = [*notes, *((event, False) for event in rounds)]
-        found.sort(key=lambda pair: pair[0].time_unix_nano)
-        events = [_inside(event, 0 if is_ahead else start_unix_nano, end_unix_nano) for event, is_ahead in found]
-        moved = sum(Attr.EVENT_TIME in event.attributes for event in events)
+        events: list[_Event] = [*(note for note, _ in notes), *kept]
+        events.sort(key=_time_of)
+        moved = 0
+        if events and not (start_unix_nano <= events[0].time_unix_nano and events[-1].time_unix_nano <= end_unix_nano):
+            events = _all_inside(notes, kept, start_unix_nano, end_unix_nano)
+            moved = sum(Attr.EVENT_TIME in event.attributes for event in events)
         wanted = self._notes.seen + (self._rounds.seen if self._limits.rounds.on_spans else 0)
-        counts = self._counts(len(rounds), self._notes.seen - len(notes))
+        counts = self._counts(len(kept), self._notes.seen - len(notes))
         return events, wanted - len(events), {**counts, Attr.EVENTS_MOVED: moved or None}
 
     def release(self) -> None:
@@ -181,6 +215,15 @@ def _size_of(note: SpanEvent) -> int:
 
 def _event(name: str, time_unix_nano: int, attributes: dict[str, object]) -> SpanEvent:
     return SpanEvent(name, safe.timestamp(time_unix_nano), safe.attributes(attributes))
+
+
+def _all_inside(
+    notes: list[tuple[SpanEvent, bool]], rounds: list[RoundEvent], start_unix_nano: int, end_unix_nano: int
+) -> list[_Event]:
+    described = [SpanEvent(each.name, safe.timestamp(each.time_unix_nano), each.attributes) for each in rounds]
+    found = [*notes, *((event, False) for event in described)]
+    found.sort(key=lambda pair: pair[0].time_unix_nano)
+    return [_inside(event, 0 if is_ahead else start_unix_nano, end_unix_nano) for event, is_ahead in found]
 
 
 def _inside(event: SpanEvent, start_unix_nano: int, end_unix_nano: int) -> SpanEvent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from proofstream_otel.values.logs import LogSink, LogValues
+from proofstream_otel.values.rounds import RoundEvent
 from proofstream_otel.values.safe import Attributes, Value
 from proofstream_otel.values.spans import SpanEvent, SpanValues
 
@@ -82,6 +83,6 @@ def limited(sink: LogSink, limits: AttributeLimits) -> LogSink:
     return _LimitedLogs(sink, limits) if limits.is_set else sink
 
 
-def _limited_event(event: SpanEvent, limits: AttributeLimits) -> SpanEvent:
+def _limited_event(event: SpanEvent | RoundEvent, limits: AttributeLimits) -> SpanEvent:
     attributes, dropped = limits.apply(event.attributes)
     return SpanEvent(event.name, event.time_unix_nano, attributes, dropped)

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from proofstream_otel.values.rounds import RoundEvent
 from proofstream_otel.values.safe import Attributes
 from proofstream_otel.values.semconv import Attr, EventName
 
@@ -95,7 +96,7 @@ class SpanValues(msgspec.Struct, kw_only=True):
     start_unix_nano: int
     end_unix_nano: int
     attributes: Attributes
-    events: list[SpanEvent]
+    events: list[SpanEvent | RoundEvent]
     dropped_events: int
     links: list[SpanRef]
     error: str | None

@@ -1,0 +1,74 @@
+"""Encodes spans as OTLP protobuf, byte by byte: see `wire`."""
+
+from __future__ import annotations
+
+import struct
+
+from proofstream_otel.otlp.round_wire import EVENT, EVENT_ATTRIBUTE, encode_round
+from proofstream_otel.otlp.wire import VARINTS, attributes, field
+from proofstream_otel.values.rounds import RoundEvent
+from proofstream_otel.values.spans import SpanEvent, SpanRef, SpanValues, fit
+
+MAX_SPAN_BYTES = 2**20
+"""The largest encoded span. OTLP receivers accept requests of up to 4 MiB by default."""
+
+_ATTRIBUTE = b"\x4a"
+_KIND_INTERNAL = b"\x30\x01"
+_STATUS_ERROR = b"\x18\x02"
+_DROPPED_ATTRIBUTES, _DROPPED_EVENTS, _DROPPED_LINKS = b"\x50", b"\x60", b"\x70"
+_DROPPED_OF_EVENT = b"\x20"
+_LINK, _STATUS = 13, 15
+
+_pack_bounds = struct.Struct("<cQcQ").pack
+_pack_time = struct.Struct("<cQ").pack
+_pack_flags = struct.Struct("<2sI").pack
+
+
+def encode_span(span: SpanValues) -> bytes:
+    """Encode a span as an OTLP message; one that is too large loses events from the middle."""
+    return fit(span, _encode, MAX_SPAN_BYTES)
+
+
+def _encode(span: SpanValues) -> bytes:
+    parts = [
+        field(1, bytes.fromhex(span.trace_id)),
+        field(2, bytes.fromhex(span.span_id)),
+        field(3, span.trace_state.encode()) if span.trace_state else b"",
+        field(4, bytes.fromhex(span.parent_span_id)) if span.parent_span_id else b"",
+        field(5, span.name.encode()),
+        _KIND_INTERNAL,
+        _pack_bounds(b"\x39", span.start_unix_nano, b"\x41", span.end_unix_nano),
+        attributes(_ATTRIBUTE, span.attributes),
+        _count(_DROPPED_ATTRIBUTES, span.dropped_attributes),
+    ]
+    for event in span.events:
+        encoded = encode_round(event) if type(event) is RoundEvent else None
+        parts.append(encoded or _event(event))
+    parts += (
+        _count(_DROPPED_EVENTS, span.dropped_events),
+        *map(_link, span.links),
+        _count(_DROPPED_LINKS, span.dropped_links),
+        b"" if span.error is None else field(_STATUS, field(2, span.error.encode()) + _STATUS_ERROR),
+        _pack_flags(b"\x85\x01", span.flags),
+    )
+    return b"".join(parts)
+
+
+def _event(event: SpanEvent | RoundEvent) -> bytes:
+    content = b"".join(
+        (
+            _pack_time(b"\x09", event.time_unix_nano),
+            field(2, event.name.encode()),
+            attributes(EVENT_ATTRIBUTE, event.attributes),
+            _count(_DROPPED_OF_EVENT, event.dropped_attributes),
+        )
+    )
+    return b"".join((EVENT, VARINTS[len(content)], content))
+
+
+def _link(link: SpanRef) -> bytes:
+    return field(_LINK, field(1, bytes.fromhex(link.trace_id)) + field(2, bytes.fromhex(link.span_id)))
+
+
+def _count(tag: bytes, value: int) -> bytes:
+    return tag + VARINTS[value] if value else b""
