@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proofstream import Batch, ConfigError, PluginContext, TraceStarted
+from proofstream import Batch, ConfigError, PluginContext, SumcheckRound, TraceStarted
 from proofstream_otel import destinations, environment, settings
 from proofstream_otel.metrics.measuring import Measuring
 from proofstream_otel.metrics.own_meter import OwnMeter
@@ -75,10 +75,16 @@ class Telemetry:
         if not batch:
             self._note_late_providers()
             now = math.inf if now - self._consumed_at >= SILENCE_S else -math.inf
-        for envelope in batch:
-            if self._measuring is not None:
-                self._measuring.measure_event(envelope)
-            started.extend(self._mapper.map_event(envelope))
+        if self._measuring is not None:
+            self._measuring.count_batch(batch)
+        at = 0
+        while at < len(batch):
+            rounds = self._mapper.map_rounds(batch, at) if type(batch[at].event) is SumcheckRound else 0
+            if not rounds:
+                if self._measuring is not None:
+                    self._measuring.measure_event(batch[at])
+                started += self._mapper.map_event(batch[at])
+            at += rounds or 1
         if batch:
             self._consumed_at = time.monotonic()
         self._mapper.settle(now)

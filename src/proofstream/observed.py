@@ -45,6 +45,7 @@ class ObservedSession:
     Attributes:
         session_id: The session's id.
         opened: The envelope of SessionOpened, or None if it was not seen.
+        time_source: The origin of its event times, as its SessionOpened says; `envelope` if there was no SessionOpened.
         lost_events: Events known to be missing, from the producer's own "lagged" lines and from EventsLost.
         proofs: The number of proofs that began.
         aborted: The number of proofs that ended without success.
@@ -75,6 +76,7 @@ class ObservedSession:
         "session_id",
         "silent_jobs",
         "summed",
+        "time_source",
         "timelines",
         "times_ended",
     )
@@ -82,6 +84,7 @@ class ObservedSession:
     def __init__(self, session_id: str, pending: Pending | None = None) -> None:
         self.session_id: str = session_id
         self.opened: Envelope | None = None
+        self.time_source: str = "envelope"
         self.lost_events: int = 0
         self.proofs: int = 0
         self.aborted: int = 0
@@ -104,11 +107,10 @@ class ObservedSession:
         event = None if self.opened is None else self.opened.event
         return event if isinstance(event, SessionOpened) else None
 
-    @property
-    def time_source(self) -> str:
-        """The origin of its event times, as its SessionOpened says; `envelope` if there was no SessionOpened."""
-        opening = self._opening
-        return "envelope" if opening is None else opening.time_source
+    def open(self, envelope: Envelope, event: SessionOpened) -> None:
+        """Take the session's SessionOpened."""
+        self.opened = envelope
+        self.time_source = event.time_source
 
     @property
     def _is_in_process(self) -> bool:

@@ -68,11 +68,10 @@ class Timelines:
         """Return the effect of the next envelope on the intervals."""
         session = self._sessions.get(envelope.session_id) or self._begin(envelope)
         event = envelope.event
-        kind = type(event)
         if session is None:
             return [Noted(None, envelope)]
-        if kind is SessionOpened:
-            session.opened = envelope
+        if isinstance(event, SessionOpened):
+            session.open(envelope, event)
             return [Noted(None, envelope)]
         if isinstance(event, SessionClosed):
             self._end(session)

@@ -9,12 +9,10 @@ def derived_id(size: int, *parts: str) -> str:
     """Derive an id of `size` bytes from the parts, in hex digits. It is not zero, which OpenTelemetry reserves."""
     import hashlib  # slow to load, and a prover may not need it
 
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        # The length in front keeps ("a", "bc") and ("ab", "c") apart.
-        digest.update(b"%d:%b" % (len(encoded), encoded))
-    taken = digest.digest()[:size]
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    # The length in front keeps ("a", "bc") and ("ab", "c") apart.
+    digest = hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in encoded])).digest()
+    taken = digest[:size]
     return taken.hex() if any(taken) else "1".zfill(2 * size)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from proofstream import Envelope, GpuStatus, GpuTelemetry, Interval, StateBytesMoved, StateProgramCost
+from proofstream import Batch, Envelope, GpuStatus, GpuTelemetry, Interval, StateBytesMoved, StateProgramCost
 from proofstream_otel.metrics.gpus import GpuMetrics
 from proofstream_otel.metrics.meter import Meter
-from proofstream_otel.metrics.pipeline import PipelineMetrics
+from proofstream_otel.metrics.pipeline import FOLLOWED, PipelineMetrics
 from proofstream_otel.metrics.proofs import ProofMetrics
 from proofstream_otel.metrics.states import StateMetrics
 from proofstream_otel.values.signals import ExportCounts
 from proofstream_otel.values.spans import SpanRef, SpanValues
 
 _ABOUT_GPUS = (GpuTelemetry, GpuStatus)
+_MEASURED = FOLLOWED | {*_ABOUT_GPUS, StateProgramCost, StateBytesMoved}
 
 
 class Measuring:
@@ -33,10 +34,16 @@ class Measuring:
         self._gpus = GpuMetrics(meter)
         self._states = StateMetrics(meter)
 
+    def count_batch(self, batch: Batch) -> None:
+        """Count the next envelopes."""
+        self._pipeline.count_batch(batch)
+
     def measure_event(self, envelope: Envelope) -> None:
-        """Measure the next envelope."""
-        self._pipeline.count_event(envelope)
+        """Measure what an envelope says of itself. Sumcheck rounds say nothing."""
         event = envelope.event
+        if type(event) not in _MEASURED:
+            return
+        self._pipeline.note_event(envelope)
         if self._live and isinstance(event, _ABOUT_GPUS):
             self._gpus.record_devices(event)
         elif isinstance(event, StateProgramCost | StateBytesMoved):
@@ -49,6 +56,10 @@ class Measuring:
     def noted(self, interval: Interval | None, envelope: Envelope, span: SpanValues, ref: SpanRef) -> None:
         """Measure an event that happened in an interval."""
         self._proofs.noted(interval, envelope)
+
+    def noted_rounds(self, interval: Interval, envelopes: Sequence[Envelope], span: SpanValues, ref: SpanRef) -> None:
+        """Measure sumcheck rounds that happened in an interval."""
+        self._proofs.noted_rounds(interval, len(envelopes))
 
     def closed(self, interval: Interval, ref: SpanRef) -> None:
         """Measure an interval that ended."""

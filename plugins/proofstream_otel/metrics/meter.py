@@ -58,6 +58,11 @@ class Meter(ABC):
         if self._is_usable(value):
             self._record(metric, float(value), self._admitted(labels), ref)
 
+    def record_known(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
+        """Add a measurement to a histogram, as `record_value` does, for labels of which `key_of` made the key."""
+        if self._is_usable(value):
+            self._record(metric, float(value), self._values.admit_key(key), ref)
+
     def set_value(self, metric: Metric, value: Number, labels: Labels) -> None:
         """Set a gauge, an up-down counter, or a counter that a third party counts."""
         if self._is_usable(value):

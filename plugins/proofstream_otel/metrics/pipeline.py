@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from proofstream import PRODUCER, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
+from proofstream import PRODUCER, Batch, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
 from proofstream_otel.metrics.label_values import OTHER, Labels
 from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.values.semconv import Label, Metric, Metrics
@@ -13,6 +13,9 @@ from proofstream_otel.values.signals import ExportCounts
 
 INTAKE = "intake"
 PRODUCER_SIDE = "producer"
+
+FOLLOWED = frozenset({Log, PluginHealth, EventsLost, SessionClosed})
+"""The kinds that say something about the pipeline."""
 
 _MAX_TOTALS = 4096
 _VOCABULARY = frozenset(kind.__name__ for kind in ProofEvent.__subclasses__())
@@ -25,18 +28,20 @@ class PipelineMetrics:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._received: dict[type[ProofEvent], int] = {}
+        self._received: Counter[type[ProofEvent]] = Counter()
         self._known: dict[tuple[Metric, tuple[str, ...]], int] = {}
         meter.add_count(Metrics.EVENTS_REFUSED, 0, {})
         for where in (INTAKE, PRODUCER_SIDE):
             meter.add_count(Metrics.EVENTS_LOST, 0, {Label.WHERE: where})
 
-    def count_event(self, envelope: Envelope) -> None:
-        """Count the next envelope."""
+    def count_batch(self, batch: Batch) -> None:
+        """Count the producer's envelopes by their kinds."""
+        self._received.update([type(envelope.event) for envelope in batch if envelope.origin == PRODUCER])
+
+    def note_event(self, envelope: Envelope) -> None:
+        """Note what an event of a kind in `FOLLOWED` says."""
         event = envelope.event
         if envelope.origin == PRODUCER:
-            kind = type(event)  # a cheap key: this runs for every event of a stream
-            self._received[kind] = self._received.get(kind, 0) + 1
             if isinstance(event, Log):
                 self._meter.add_count(Metrics.EVENTS_LOST, event.lagged_events, {Label.WHERE: PRODUCER_SIDE})
         elif isinstance(event, PluginHealth):

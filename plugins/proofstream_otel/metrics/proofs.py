@@ -79,9 +79,15 @@ class ProofMetrics:
         """Measure an event that happened in an interval."""
         if interval is None:
             return
-        self._note_life(interval)
         if isinstance(envelope.event, SumcheckRound):
-            self._rounds[interval] = self._rounds.get(interval, 0) + 1
+            self.noted_rounds(interval, 1)
+        else:
+            self._note_life(interval)
+
+    def noted_rounds(self, interval: Interval, count: int) -> None:
+        """Measure sumcheck rounds that happened in an interval."""
+        self._note_life(interval)
+        self._rounds[interval] = self._rounds.get(interval, 0) + count
 
     def closed(self, interval: Interval, ref: SpanRef) -> None:
         """Measure an interval that ended; `ref` points to its span."""
@@ -89,17 +95,16 @@ class ProofMetrics:
             self._end_proof(interval, ref)
             return
         self._note_life(interval)
-        if interval.aborted_reason is None:
+        if interval.aborted_reason is not None:
+            return
+        if interval.kind is IntervalKind.LAYER:
+            self._record_layer(interval, ref)
+        else:
             self._record_part(interval, ref)
 
     def flush(self) -> bool:
         """Pass the counts on to the meter. Return whether a proof has ended since the last call."""
-        for interval, rounds in self._rounds.items():
-            labels = self._labels_of(interval)
-            if interval.kind is IntervalKind.LAYER:
-                labels[Label.LAYER_KIND] = interval.layer_kind
-            self._meter.add_count(Metrics.ROUNDS, rounds, labels)
-        self._rounds.clear()
+        self._count_rounds()
         for running in self._heard.values():
             running.settle()
         self._heard.clear()
@@ -107,14 +112,31 @@ class ProofMetrics:
         ended, self._ended = self._ended, False
         return ended
 
+    def _count_rounds(self) -> None:
+        counts: Counter[tuple[Interval | None, str | None]] = Counter()
+        some: dict[tuple[Interval | None, str | None], Interval] = {}
+        for interval, rounds in self._rounds.items():
+            # Layers of one proof and kind are one series.
+            of = interval.proof or interval, interval.layer_kind if interval.kind is IntervalKind.LAYER else None
+            counts[of] += rounds
+            some[of] = interval
+        for of, rounds in counts.items():
+            labels = self._labels_of(some[of])
+            if of[1] is not None:
+                labels[Label.LAYER_KIND] = of[1]
+            self._meter.add_count(Metrics.ROUNDS, rounds, labels)
+        self._rounds.clear()
+
     @property
     def is_any_running(self) -> bool:
         """Whether a proof is open."""
         return bool(self._running)
 
     def _note_life(self, interval: Interval) -> None:
+        if not self._live:
+            return
         around: Interval | None = interval.proof or interval
-        if around is self._last_alive or not self._live:
+        if around is self._last_alive:
             return  # one reading of the clock is enough for a batch
         self._last_alive = around
         while around is not None and around not in self._heard:  # a proof is alive in those that it has started
@@ -175,6 +197,16 @@ class ProofMetrics:
             self._meter.set_value(Metrics.PROOFS_RUNNING, self._open[names], running.labels)
         if not self._open[names]:
             del self._open[names]
+
+    def _record_layer(self, layer: Interval, ref: SpanRef) -> None:
+        took_s = duration_s(layer)
+        running = self._running.get(layer.proof or layer)
+        if running is None or took_s is None:
+            self._record_part(layer, ref)
+            return
+        event = layer.end_event
+        key = running.key_of_layer(layer.layer_kind, event.kind.value if isinstance(event, LayerEnd) else None)
+        self._meter.record_known(Metrics.LAYER_DURATION, took_s, key, ref)
 
     def _record_part(self, interval: Interval, ref: SpanRef) -> None:
         labels = self._labels_of(interval)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from proofstream import Phase, Proof
-from proofstream_otel.metrics.label_values import OTHER, Labels
+from proofstream_otel.metrics.label_values import OTHER, Key, Labels, key_of
 from proofstream_otel.metrics.meter import Reading
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 
@@ -58,6 +58,15 @@ class RunningProof:
         # Kept, because a reading may come from another thread, while events change the proof.
         self._stage = stage_of(proof)
         self._longest_s: dict[str, float] = {}
+        self._keys: dict[tuple[str, str | None], Key] = {}
+
+    def key_of_layer(self, kind: str, proof_kind: str | None) -> Key:
+        """Return the key of a series for its layers of a kind, whose end event names the kind of their proof or not."""
+        key = self._keys.get((kind, proof_kind))
+        if key is None:
+            said = {} if proof_kind is None else {Label.PROOF_KIND: proof_kind}
+            key = self._keys[kind, proof_kind] = key_of({**self.labels, Label.LAYER_KIND: kind, **said})
+        return key
 
     def hear(self, now: float) -> None:
         """Note that a silence is over. It was in the stage that `settle` saw after the event before."""

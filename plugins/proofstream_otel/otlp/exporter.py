@@ -132,12 +132,15 @@ class Exporter:
             if self._abandoned:
                 self._lost += count
                 return
-            if not self._wait_for_room(item, patient=patient):
+            if not self._queue.has_room(item) and not self._wait_for_room(item, patient=patient):
                 self._overflow(item)
-            if not self._queue:
+            is_first = not self._queue
+            if is_first:
                 self._oldest_s = time.monotonic()
             self._queue.append_item(item)
-            self._changed.notify_all()
+            # Of the others between these two, the thread need not know.
+            if is_first or self._queue.fills_request:
+                self._changed.notify_all()
 
     def counters(self) -> dict[str, int]:
         """Count the items that the receiver acknowledged, the items lost, and the requests that failed for good."""

@@ -17,7 +17,10 @@ _64_BITS = 2**64 - 1
 _MOST_KEPT = 4096
 """So many numbers and keys are kept encoded. A producer chooses the names of its phases' attributes."""
 
-_pack_double = struct.Struct("<cd").pack
+_LONGEST_KEPT = 128
+"""No longer attributes are kept, in bytes."""
+
+_pack_double = struct.Struct("<d").pack
 
 
 class _Varints(dict[int, bytes]):
@@ -57,17 +60,59 @@ class _Keys(dict[str, bytes]):
 _KEYS = _Keys()
 
 
+class _Pairs(dict[tuple[str, Any], bytes]):
+    """Attributes with short values, which repeat from span to span. Of equal values of two types, one type only."""
+
+    def __missing__(self, pair: tuple[str, Any]) -> bytes:
+        key, value = pair
+        encoded = _pair(key, list(value) if isinstance(value, tuple) else value)
+        if len(encoded) <= _LONGEST_KEPT:
+            if len(self) >= _MOST_KEPT:
+                self.clear()
+            self[pair] = encoded
+        return encoded
+
+
+class _Doubles(dict[str, bytes]):
+    """What stands in front of an attribute's double, by key."""
+
+    def __missing__(self, key: str) -> bytes:
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        encoded = self[key] = _pair(key, 0.0)[:-8]
+        return encoded
+
+
+_PAIRS = _Pairs()
+_DOUBLES = _Doubles()
+
+
+def _pair(key: str, value: Value) -> bytes:
+    """Encode an attribute, with its size in front."""
+    start, content = _KEYS[key], _VALUES[type(value)](value)
+    size = VARINTS[len(content)]
+    return b"%b%b%b%b" % (VARINTS[len(start) + len(size) + len(content)], start, size, content)
+
+
 def attribute(tag: bytes, key: str, value: Value) -> bytes:
     """Encode an attribute as a field with the given tag."""
-    start = _KEYS[key]
-    content = _VALUES[type(value)](value)
-    size = VARINTS[len(content)]
-    return b"%b%b%b%b%b" % (tag, VARINTS[len(start) + len(size) + len(content)], start, size, content)
+    return tag + _pair(key, value)
 
 
 def attributes(tag: bytes, values: Attributes) -> bytes:
     """Encode attributes as fields with the given tag."""
-    return b"".join([attribute(tag, key, value) for key, value in values.items()])
+    parts: list[bytes] = []
+    for key, value in values.items():
+        kind = type(value)
+        if kind is str or kind is int:
+            parts += tag, _PAIRS[key, value]
+        elif isinstance(value, float):
+            parts += tag, _DOUBLES[key], _pack_double(value)
+        elif isinstance(value, list) and value and type(value[0]) is int:
+            parts += tag, _PAIRS[key, tuple(value)]
+        else:
+            parts += tag, _pair(key, value)
+    return b"".join(parts)
 
 
 def _text(value: str) -> bytes:
@@ -84,7 +129,7 @@ def _integer(value: int) -> bytes:
 
 
 def _double(value: float) -> bytes:
-    return _pack_double(b"\x21", value)
+    return b"\x21" + _pack_double(value)
 
 
 def _array(values: list[Any]) -> bytes:

@@ -60,7 +60,7 @@ def start_of(interval: Interval) -> dict[str, Any]:
             }
         case LayerStart():
             return {
-                Attr.LAYER_KIND: event.kind,
+                Attr.LAYER_KIND: event.kind.value,
                 Attr.LAYER_INPUT_SHAPE: event.input_shape,
                 Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
                 Attr.LAYER_TRACE_COST: event.trace_cost,
@@ -93,7 +93,7 @@ def end_of(interval: Interval) -> dict[str, Any]:
             }
         case LayerEnd():
             return {
-                Attr.LAYER_PROOF_KIND: event.kind,
+                Attr.LAYER_PROOF_KIND: event.kind.value,
                 Attr.LAYER_FINAL_CLAIM: event.final_claim_value_approx,
                 Attr.LAYER_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.LAYER_REPORTED_ROUNDS: reported_rounds(interval),
@@ -133,13 +133,19 @@ def worth_of(duration_source: str | None) -> dict[str, Any]:
 def edges_of(interval: Interval, time_source: str) -> dict[str, Any]:
     """Return how far the start and the end of an interval can be trusted; `time_source` is its session's."""
     source = interval.start_source
-    return {
-        Attr.START_SEEN: None if interval.start_seen else False,
-        Attr.START_SOURCE: None if source == time_source else source,
-        Attr.END_SEEN: None if interval.end_seen else False,
-        Attr.END_AMBIGUOUS: (isinstance(interval, Proof) and interval.end_ambiguous) or None,
-        **worth_of(interval.duration_source),
-    }
+    found: dict[str, Any] = {}
+    if interval.opened is None:
+        found[Attr.START_SEEN] = False
+    if source != time_source:
+        found[Attr.START_SOURCE] = source
+    if interval.closed is None:
+        found[Attr.END_SEEN] = False
+    if isinstance(interval, Proof) and interval.end_ambiguous:
+        found[Attr.END_AMBIGUOUS] = True
+    worth = interval.duration_source
+    if worth != "measured":
+        found[Attr.DURATION_SOURCE] = worth
+    return found
 
 
 def self_time_of(interval: Interval) -> dict[str, Any]:
@@ -270,7 +276,7 @@ def _activation(event: LayerActivation) -> dict[str, Any]:
     return {
         Attr.LAYER_INDEX: event.layer_idx,
         Attr.LAYER_NODE_ID: event.node_id,
-        Attr.LAYER_KIND: event.kind,
+        Attr.LAYER_KIND: event.kind.value,
         Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
         Attr.STATS_SAMPLE: len(event.output_sample),
         **_stats(event.stats),

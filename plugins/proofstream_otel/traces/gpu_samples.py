@@ -32,6 +32,11 @@ class GpuSamples:
         self._times: list[int] = []
         self._samples: list[_Sample] = []
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether there are any."""
+        return bool(self._times)
+
     def add_sample(self, time_unix_nano: int, event: GpuTelemetry) -> None:
         """Add a sample; ignore it if it is older than the last one."""
         if self._times and time_unix_nano <= self._times[-1]:

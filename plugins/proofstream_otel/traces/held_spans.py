@@ -24,6 +24,9 @@ HOLD_S = 1.0
 MAX_HELD = 2048
 """The most spans held. The host keeps its plugins closer together than this many proofs, by holding the source back."""
 
+TELLING = frozenset({PluginHealth, SessionOpened, CircuitCompiled, StateProgramCost})
+"""The kinds that tell whether costs may arrive."""
+
 _COST = StateProgramCost.__name__
 _ACTIVE = frozenset({"starting", "ready", "stalled"})
 
@@ -57,8 +60,10 @@ class ExpectedCosts:
                 self._possible |= event.resource.get("service.instance.id") == self._instance
             case CircuitCompiled():
                 self._expected = event.states is not msgspec.UNSET
+            case StateProgramCost():
+                self._expected = True
             case _:
-                self._expected = isinstance(event, StateProgramCost)
+                pass
 
     def due_s(self) -> float:
         """Return until when costs of the latest event may arrive, or minus infinity if none are expected."""

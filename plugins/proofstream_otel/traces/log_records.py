@@ -43,6 +43,12 @@ class LogWriter:
             for sink in self._sinks:
                 sink.write_log(record)
 
+    def noted_rounds(self, interval: Interval, envelopes: Sequence[Envelope], span: SpanValues, ref: SpanRef) -> None:
+        """Write a record of each sumcheck round, if rounds are to be records."""
+        if SumcheckRound in self._kinds:
+            for envelope in envelopes:
+                self.noted(interval, envelope, span, ref)
+
     def closed(self, interval: Interval, ref: SpanRef) -> None:
         """Do nothing: the span shows that."""
 

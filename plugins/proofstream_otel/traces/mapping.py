@@ -9,15 +9,18 @@ from typing import Any, Protocol
 
 from proofstream import (
     PRODUCER,
+    Batch,
     Change,
     CircuitCompiled,
     Closed,
     EnergyLedger,
     Envelope,
+    GpuStatus,
     GpuTelemetry,
     Interval,
     IntervalKind,
     Noted,
+    ObservedSession,
     Phase,
     PhaseProgress,
     PluginHealth,
@@ -32,7 +35,7 @@ from proofstream import (
 )
 from proofstream_otel.traces import deaths, describe, new_spans, phases, stages
 from proofstream_otel.traces.gpu_samples import GpuSamples
-from proofstream_otel.traces.held_spans import ExpectedCosts, HeldSpans, SpanEnd
+from proofstream_otel.traces.held_spans import TELLING, ExpectedCosts, HeldSpans, SpanEnd
 from proofstream_otel.traces.open_spans import OpenSpan
 from proofstream_otel.traces.parents import Parents
 from proofstream_otel.traces.places import Place
@@ -42,9 +45,9 @@ from proofstream_otel.values.semconv import Attr
 from proofstream_otel.values.span_limits import SpanLimits
 from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWriter
 
-_ABOUT_US = (PluginHealth, TraceStarted)
-_ABOUT_STATES = (StateProgramCost, StateProgramRun, StateBytesMoved)
-_WITH_GPUS = (IntervalKind.PROOF, IntervalKind.LAYER)
+_ABOUT_US = frozenset({PluginHealth, TraceStarted})
+_ABOUT_STATES = frozenset({StateProgramCost, StateProgramRun, StateBytesMoved})
+_ABOUT_SESSIONS = frozenset({SessionOpened, SessionClosed})
 
 MAX_COMPLETED = 1024
 """The most completed proofs whose place is known to phases that begin after them."""
@@ -61,6 +64,10 @@ class Listener(Protocol):
         """Follow an event in an interval, or in the session outside of any; `span` holds it, `ref` points there."""
         ...
 
+    def noted_rounds(self, interval: Interval, envelopes: Sequence[Envelope], span: SpanValues, ref: SpanRef) -> None:
+        """Follow sumcheck rounds in an interval, as `noted` does for other events."""
+        ...
+
     def closed(self, interval: Interval, ref: SpanRef) -> None:
         """Follow an interval that ended."""
         ...
@@ -69,7 +76,8 @@ class Listener(Protocol):
 class _SpannedSession:
     """A session whose span is open."""
 
-    def __init__(self, span: OpenSpan, parent: Parent | None, now_unix_nano: int) -> None:
+    def __init__(self, observed: ObservedSession, span: OpenSpan, parent: Parent | None, now_unix_nano: int) -> None:
+        self.observed = observed
         self.span = span
         self.parent = parent
         self.latest_unix_nano = now_unix_nano
@@ -117,11 +125,31 @@ class SpanMapper:
         self._costs_too_late = 0
         self._trace_url = trace_url
 
+    def map_rounds(self, batch: Batch, at: int) -> int:
+        """Map the sumcheck rounds at a place of a batch that go into one span; return how many, or 0 for `map_event`.
+
+        All that they change is their layer's span, so this passes by what may happen at other events.
+        """
+        noted = self._timelines.feed_rounds(batch, at)
+        if noted is None:
+            return 0
+        rounds = noted.envelopes
+        session = self._sessions[batch[at].session_id]
+        session.latest_unix_nano = max(session.latest_unix_nano, max([each.time_unix_nano for each in rounds]))
+        span = self._spans.get(noted.interval, session.span)
+        span.add_rounds(rounds)
+        ref = span.place.known_ref
+        for listener in self._listeners:
+            listener.noted_rounds(noted.interval, rounds, span.span, ref)
+        return len(rounds)
+
     def map_event(self, envelope: Envelope) -> list[TraceStarted]:
         """Map the next envelope; return the trace of each proof that it begins."""
         event = envelope.event
-        self._expected.learn_from(event)
-        if isinstance(event, _ABOUT_US):
+        kind = type(event)
+        if kind in TELLING:
+            self._expected.learn_from(event)
+        if kind in _ABOUT_US:
             return []
         if isinstance(event, GpuTelemetry):
             self._gpus.add_sample(envelope.time_unix_nano, event)
@@ -131,13 +159,15 @@ class SpanMapper:
         session = self._sessions.get(envelope.session_id)
         if session is None and self._timelines.is_open(envelope.session_id):
             session = self._begin_session(envelope)
-        if session is not None:
-            session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
+        if session is not None and envelope.time_unix_nano > session.latest_unix_nano:
+            session.latest_unix_nano = envelope.time_unix_nano
         if isinstance(event, StateProgramCost):
             self._add_cost(envelope, event)
-        if session is None or isinstance(event, _ABOUT_STATES):
+        if session is None or kind in _ABOUT_STATES:
             return []
-        started = [trace for change in changes if (trace := self._follow(change, session)) is not None]
+        started: list[TraceStarted] = []
+        for change in changes:
+            self._follow(change, session, started)
         if isinstance(event, SessionClosed):
             self._end_session(envelope.session_id, event, session)
         return started
@@ -175,11 +205,12 @@ class SpanMapper:
         session_id = envelope.session_id
         parent = self._parents.of_session(envelope) if isinstance(envelope.event, SessionOpened) else None
         # A session that resumes after its end gets one more span, which must not share the first one's id.
-        span = new_spans.session_span(envelope, self._timelines.session(session_id).times_ended, parent)
+        observed = self._timelines.session(session_id)
+        span = new_spans.session_span(envelope, observed.times_ended, parent)
         place = self._start_root(span, parent)
         self._tell_trace(envelope, place.known_ref)
         opened = OpenSpan(span, place, self._limits, self._budget)
-        session = _SpannedSession(opened, parent, envelope.time_unix_nano)
+        session = _SpannedSession(observed, opened, parent, envelope.time_unix_nano)
         self._sessions[session_id] = session
         return session
 
@@ -229,19 +260,22 @@ class SpanMapper:
 
     # Intervals
 
-    def _follow(self, change: Change, session: _SpannedSession) -> TraceStarted | None:
-        self._energy.follow(change, self._timelines.session(change.envelope.session_id))
+    def _follow(self, change: Change, session: _SpannedSession, started: list[TraceStarted]) -> None:
         if isinstance(change, Noted):
+            if type(change.envelope.event) is GpuStatus:
+                self._energy.follow(change, session.observed)
             self._note(change.interval, change.envelope, session)
-            return None
-        if isinstance(change, Closed):
-            self._end_interval(change.interval)
-            return None
-        return self._begin_interval(change.interval, change.envelope, session)
+        elif isinstance(change, Closed):
+            self._end_interval(change.interval, session)
+        else:
+            self._energy.follow(change, session.observed)
+            trace = self._begin_interval(change.interval, change.envelope, session)
+            if trace is not None:
+                started.append(trace)
 
     def _note(self, interval: Interval | None, envelope: Envelope, session: _SpannedSession) -> None:
         event = envelope.event
-        if isinstance(event, SessionOpened | SessionClosed):
+        if type(event) in _ABOUT_SESSIONS:
             return
         span = session.span if interval is None else self._spans.get(interval, session.span)
         if not isinstance(event, PhaseProgress):
@@ -252,13 +286,14 @@ class SpanMapper:
             span.count_unplaced_progress()
         if isinstance(event, CircuitCompiled):
             span.due_s = self._expected.due_s()
+        ref = span.place.known_ref
         for listener in self._listeners:
-            listener.noted(interval, envelope, span.span, span.place.known_ref)
+            listener.noted(interval, envelope, span.span, ref)
 
     def _begin_interval(self, interval: Interval, envelope: Envelope, session: _SpannedSession) -> TraceStarted | None:
         for listener in self._listeners:
             listener.opened(interval)
-        time_source = self._timelines.session(interval.session_id).time_source
+        time_source = session.observed.time_source
         above = self._place_above(interval, envelope, session)
         if above is None:
             parent = self._parents.of_proof(envelope, session.parent)
@@ -296,7 +331,7 @@ class SpanMapper:
         place = completed and self._completed.get((completed.session_id, completed.proof_ordinal))
         return place or session.span.place
 
-    def _end_interval(self, interval: Interval) -> None:
+    def _end_interval(self, interval: Interval, session: _SpannedSession) -> None:
         span = self._spans.pop(interval)
         if isinstance(interval, Phase) and interval.is_summed:
             span.leave_out()
@@ -304,16 +339,16 @@ class SpanMapper:
             listener.closed(interval, span.place.known_ref)
         if span.place.is_left_out:
             return
-        time_source = self._timelines.session(interval.session_id).time_source
+        time_source = session.observed.time_source
         said = {
             **describe.edges_of(interval, time_source),
             **describe.end_of(interval),
-            **deaths.abort_of(interval),
+            **(deaths.abort_of(interval) if interval.aborted_reason is not None else {}),
             **_counted(interval),
-            **phases.summed_in(interval.summed),
+            **(phases.summed_in(interval.summed) if interval.summed else {}),
         }
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
-        if interval.kind in _WITH_GPUS:
+        if isinstance(interval, Proof) or (interval.kind is IntervalKind.LAYER and self._gpus.has_samples):
             said |= self._gpus.attributes_of(interval.start_unix_nano, end)
             said |= describe.energy_of(self._energy.close(interval))
         error = deaths.error_of(interval)

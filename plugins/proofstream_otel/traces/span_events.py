@@ -25,6 +25,7 @@ MAX_BYTES = 256 * 2**20
 
 _ROUND_BYTES = 800
 _NOTE_BYTES = 400
+_NUMBER_BYTES = 16
 """What a round and an event of another kind take in memory, beside the texts of the latter."""
 
 
@@ -209,8 +210,13 @@ class BoundedEvents:
 
 def _size_of(note: SpanEvent) -> int:
     """Return about how much memory an event takes."""
-    texts = [value if isinstance(value, list) else [value] for value in note.attributes.values()]
-    return _NOTE_BYTES + sum(len(part) if isinstance(part, str) else 16 for value in texts for part in value)
+    size = _NOTE_BYTES
+    for value in note.attributes.values():
+        if isinstance(value, list):
+            size += sum(len(part) if isinstance(part, str) else _NUMBER_BYTES for part in value)
+        else:
+            size += len(value) if isinstance(value, str) else _NUMBER_BYTES
+    return size
 
 
 def _event(name: str, time_unix_nano: int, attributes: dict[str, object]) -> SpanEvent:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 Scalar: TypeAlias = str | bool | int | float
@@ -28,6 +28,8 @@ MAX_LIST_ITEMS = 128
 LARGEST_INTEGER = 2**53 - 1
 """The largest integer that is exported as a number."""
 
+_SMALLEST_INTEGER = -LARGEST_INTEGER
+
 DIGITS = ".digits"
 """The end of the key under which a larger one is exported."""
 
@@ -42,12 +44,25 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
     """
     safe: Attributes = {}
     for key, value in raw.items():
-        exportable = make_safe(value)
-        if exportable is not None:
-            # A text or a number that stays as it is, as most do, need not be looked at again.
-            is_same = type(exportable) is type(value) is not list
-            safe[key if is_same or not _is_large(value) else key + DIGITS] = exportable
+        if value is None:
+            continue
+        if _is_safe(value):
+            safe[key] = cast("Value", value)
+        elif (exportable := make_safe(value)) is not None:
+            # Where a number was too large, there is a text in its place.
+            is_text = isinstance(exportable, str) or (isinstance(exportable, list) and isinstance(exportable[0], str))
+            safe[key + DIGITS if is_text and _is_large(value) else key] = exportable
     return safe
+
+
+def _is_safe(value: Any) -> bool:
+    """Return whether a value stays as it is, as nearly all do: this runs for each attribute of a stream."""
+    kind = type(value)
+    if kind is int:
+        return _SMALLEST_INTEGER <= value <= LARGEST_INTEGER
+    if kind is str:
+        return len(value) <= MAX_STRING_CHARS and value.isascii()
+    return math.isfinite(value) if kind is float else kind is bool
 
 
 def _is_large(value: object) -> bool:
@@ -82,8 +97,10 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _sequence(values: Iterable[object]) -> Value | None:
+def _sequence(values: Sequence[Any]) -> Value | None:
     """Make a list of one type only: all integers, all numbers, or else all strings."""
+    if set(map(type, values)) == {int} and _SMALLEST_INTEGER <= min(values) and max(values) <= LARGEST_INTEGER:
+        return [*values][:MAX_LIST_ITEMS]
     items = [item for item in map(make_safe, values) if item is not None]
     if any(isinstance(item, str | bool | list) for item in items):
         return [text(str(item)) for item in items[:MAX_LIST_ITEMS]]

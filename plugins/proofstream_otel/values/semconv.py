@@ -241,7 +241,7 @@ class Instrument(enum.Enum):
     GAUGE = "gauge"
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(msgspec.Struct, frozen=True, cache_hash=True):
     """One metric.
 
     Attributes:
