@@ -14,14 +14,14 @@ from proofstream.command.settings import keys_of, markdown
 from proofstream.config import Config
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from proofstream.config_table import TableModel
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 _BEGIN = "<!-- made by scripts/settings_docs.py: begin -->\n"
 _END = "<!-- made by scripts/settings_docs.py: end -->\n"
 
 
-def models() -> dict[str, type[BaseModel]]:
+def models() -> dict[str, TableModel]:
     """Return the models of the plugins that come with proofstream, whatever packages are installed beside it."""
     points = metadata.distribution("proofstream").entry_points.select(group="proofstream")
     return {p.name: importlib.import_module(f"{p.module}.settings").Settings for p in sorted(points)}

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 from proofstream import Batch, Option, OptionKind, PluginContext, hookimpl
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from msgspec import Struct
 
     from proofstream_console.screen import Screen
 
@@ -39,7 +39,7 @@ class ConsolePlugin:
         return [Option(flag="--console", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_console.settings import Settings
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta, Struct
 
 from proofstream import read_table
 
 Mode: TypeAlias = Literal["auto", "live", "plain"]
 
 
-class Settings(BaseModel):
+class Settings(Struct, frozen=True, kw_only=True):
     """The table `console`.
 
     Attributes:
@@ -27,16 +27,14 @@ class Settings(BaseModel):
         log_lines_per_s: Lines of the producer's log that are shown per second, on average; the others are counted.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     enabled: bool = True
     mode: Mode = "auto"
-    refresh_s: Annotated[float, Field(ge=0.02, le=10)] = 0.125
-    max_layers: Annotated[int, Field(ge=1, le=100)] = 8
-    max_proofs: Annotated[int, Field(ge=1, le=100)] = 20
-    slowest: Annotated[int, Field(ge=0, le=100)] = 5
-    progress_s: Annotated[float, Field(ge=0.1, le=86_400)] = 10
-    log_lines_per_s: Annotated[float, Field(ge=0, le=10_000)] = 10
+    refresh_s: Annotated[float, Meta(ge=0.02, le=10)] = 0.125
+    max_layers: Annotated[int, Meta(ge=1, le=100)] = 8
+    max_proofs: Annotated[int, Meta(ge=1, le=100)] = 20
+    slowest: Annotated[int, Meta(ge=0, le=100)] = 5
+    progress_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 10
+    log_lines_per_s: Annotated[float, Meta(ge=0, le=10_000)] = 10
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:

@@ -14,7 +14,7 @@ from proofstream_demo.request import MODELS, SCHEME
 from proofstream_demo.source import open_demo
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from msgspec import Struct
 
 
 class DemoPlugin:
@@ -49,7 +49,7 @@ class DemoPlugin:
         ]
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_demo.settings import Settings
 

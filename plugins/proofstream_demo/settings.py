@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from msgspec import Struct
 
 
-class Settings(BaseModel):
+class Settings(Struct, frozen=True):
     """The table `demo`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)

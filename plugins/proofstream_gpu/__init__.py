@@ -20,7 +20,7 @@ from proofstream import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from msgspec import Struct
 
     from proofstream_gpu.sampler import Sampler
     from proofstream_gpu.settings import Settings
@@ -70,7 +70,7 @@ class GpuPlugin:
         return [Option(flag="--gpu", key="enabled", kind=OptionKind.SWITCH, summary=summary)]
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_gpu.settings import Settings
 
@@ -79,10 +79,8 @@ class GpuPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Find the driver and start sampling; sit out the run if no driver is found or the source is not live."""
-        from proofstream_gpu.nvml import Nvml
-        from proofstream_gpu.sampler import Sampler
+        from proofstream_gpu.presence import NO_DRIVER, is_surely_missing
         from proofstream_gpu.settings import read_settings
-        from proofstream_gpu.watch import Watch
 
         settings = read_settings({**context.config, **self.given_settings})
         if not settings.enabled:
@@ -91,6 +89,13 @@ class GpuPlugin:
             if context.asked:
                 raise ConfigError("gpu: this is a recording, and the GPUs' present figures do not belong to it")
             return False
+        if not context.asked and is_surely_missing():
+            context.log.info("GPUs are not measured: %s", NO_DRIVER)
+            return False
+        from proofstream_gpu.nvml import Nvml
+        from proofstream_gpu.sampler import Sampler
+        from proofstream_gpu.watch import Watch
+
         self._context, self._settings = context, settings
         self._watch = Watch(
             Nvml(pcie=settings.pcie), devices=settings.devices, retry_s=settings.retry_s, log=context.log

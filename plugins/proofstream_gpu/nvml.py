@@ -18,6 +18,7 @@ from typing import Any
 
 from proofstream_gpu.driver import MAX_DEVICES, DriverUnavailable, FoundDevice
 from proofstream_gpu.figures import Answer, Identity, NoAnswer, RawMemory, RawReading
+from proofstream_gpu.presence import NO_DRIVER
 
 VENDOR = "NVIDIA"
 
@@ -37,7 +38,7 @@ _MEANING = {
     _GPU_NOT_FOUND: NoAnswer.LOST,
 }
 _WHY_NOT = {
-    _LIBRARY_NOT_FOUND: "there is no NVIDIA driver on this machine (libnvidia-ml.so.1 was not found)",
+    _LIBRARY_NOT_FOUND: NO_DRIVER,
     _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
 }
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from msgspec import Meta, Struct
 
-from proofstream import read_table
+from proofstream import Prepare, read_table
 
 _DAY_S = 24 * 3600.0
 _LONGEST_INTERVAL_S = 30.0
 """Consumers drop a GPU that is silent for a minute, so samples must come more often."""
 
+_Interval: TypeAlias = Annotated[float, Meta(ge=0.1, le=_LONGEST_INTERVAL_S)]
+_Time: TypeAlias = Annotated[float, Meta(ge=0.1, le=_DAY_S)]
 
-class Settings(BaseModel):
+
+def _names(value: object) -> object:
+    if isinstance(value, int):
+        return (str(value),)
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+class Settings(Struct, frozen=True, kw_only=True):
     """The table `gpu`.
 
     Attributes:
@@ -28,25 +39,14 @@ class Settings(BaseModel):
         probe_timeout_s: Seconds in which the driver must answer if the user asked for the plugin.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
     enabled: bool = True
-    interval_s: float = Field(default=1.0, ge=0.1, le=_LONGEST_INTERVAL_S)
-    idle_interval_s: float = Field(default=10.0, ge=0.1, le=_LONGEST_INTERVAL_S)
-    devices: tuple[str, ...] = ()
+    interval_s: _Interval = 1.0
+    idle_interval_s: _Interval = 10.0
+    devices: Annotated[tuple[str, ...], Prepare(_names)] = ()
     pcie: bool = True
-    retry_s: float = Field(default=5.0, ge=0.1, le=_DAY_S)
-    hung_after_s: float = Field(default=15.0, ge=0.1, le=_DAY_S)
-    probe_timeout_s: float = Field(default=8.0, ge=0.1, le=_DAY_S)
-
-    @field_validator("devices", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, int):
-            return (str(value),)
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+    retry_s: _Time = 5.0
+    hung_after_s: _Time = 15.0
+    probe_timeout_s: _Time = 8.0
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:

@@ -11,9 +11,9 @@ from proofstream_otel.traces import parents
 from proofstream_otel.values.signals import SIGNALS
 
 if TYPE_CHECKING:
+    from msgspec import Struct
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
-    from pydantic import BaseModel
 
     from proofstream_otel.telemetry import Telemetry
 
@@ -90,7 +90,7 @@ class OtelPlugin:
         )
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_otel.settings import Settings
 
@@ -110,12 +110,18 @@ class OtelPlugin:
 
         OTEL_SDK_DISABLED is no reason to refuse a run: it turns telemetry off where the command stays as it is.
         """
-        from proofstream_otel import environment
+        from proofstream_otel import environment, idleness, settings
+
+        chosen = settings.read({**context.config, **self.given_settings})
+        settings.metric_interval_s(chosen)  # complains of a wrong variable in any case
+        passed_in = (self._tracer_provider, self._meter_provider, self._logger_provider)
+        if passed_in == (None, None, None) and idleness.is_surely_idle(chosen, context):
+            context.log.info(idleness.NOTHING_SET)
+            return False
         from proofstream_otel.destinations import Providers
         from proofstream_otel.telemetry import Telemetry
 
-        providers = Providers(self._tracer_provider, self._meter_provider, self._logger_provider)
-        self._telemetry = Telemetry(context, {**context.config, **self.given_settings}, providers)
+        self._telemetry = Telemetry(context, chosen, Providers(*passed_in))
         return not self._telemetry.is_idle or (context.asked and environment.is_sdk_disabled())
 
     @hookimpl

@@ -14,9 +14,7 @@ import msgspec
 from proofstream import ConfigError, PluginContext
 from proofstream_otel import environment, variables
 from proofstream_otel.borrowed import providers as borrowed
-from proofstream_otel.borrowed.logs import BorrowedLogs
-from proofstream_otel.borrowed.meter import BorrowedMeter
-from proofstream_otel.borrowed.spans import BorrowedWriter
+from proofstream_otel.idleness import NOTHING_SET
 from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.otlp import endpoints
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
+    from proofstream_otel.borrowed.meter import BorrowedMeter
     from proofstream_otel.sdk.pipeline import SdkPipeline
 
 
@@ -67,6 +66,7 @@ class Destinations(msgspec.Struct, kw_only=True):
         files: Files of our own pipeline. To be closed.
         counted: Everything that counts items.
         sdk: The SDK's providers that were made for us. To be closed.
+        borrowed_meter: The meter, if it is that of the application. Its series are to be ended.
         unborrowed: Signals that would have gone to a provider of the application, if it had set one up in time.
     """
 
@@ -78,6 +78,7 @@ class Destinations(msgspec.Struct, kw_only=True):
     files: list[JsonLines] = []
     counted: list[ItemCounter] = []
     sdk: SdkPipeline | None = None
+    borrowed_meter: BorrowedMeter | None = None
     unborrowed: list[Signal] = []
 
     @property
@@ -113,8 +114,8 @@ class Destinations(msgspec.Struct, kw_only=True):
             exporter.close(left_s())
         if self.sdk is not None:
             self.sdk.close(left_s())
-        if isinstance(self.meter, BorrowedMeter):
-            self.meter.end_all_series()
+        if self.borrowed_meter is not None:
+            self.borrowed_meter.end_all_series()
 
     def note_late_providers(self) -> list[Signal]:
         """Return the signals, each once, for which the application has set up a provider since this was chosen."""
@@ -137,7 +138,7 @@ def choose(settings: Settings, context: PluginContext, providers: Providers) -> 
     opening.open_all()
     found = opening.destinations()
     if found.is_empty and not context.asked:
-        context.log.info("no OTLP endpoint, file or provider is set: nothing is exported")
+        context.log.info(NOTHING_SET)
     elif settings.pipeline is not Pipeline.SDK:  # there, a configuration file may leave signals out
         _say_nowhere(opening, context)
     for line in opening.notes():
@@ -280,12 +281,19 @@ class _Opening:
         log.info("%s go to %s", signal.name, borrowed.shown(provider))
         if borrowed.is_deaf(provider, signal):
             self.unheard.append(signal)
+        # Each is loaded where it is needed, with OpenTelemetry's API and SDK.
         if signal is TRACES:
+            from proofstream_otel.borrowed.spans import BorrowedWriter
+
             found.writer = writer = BorrowedWriter(provider, identity, log)
             found.counted.append(writer)
         elif signal is METRICS:
-            found.meter = BorrowedMeter(provider, identity, log)
+            from proofstream_otel.borrowed.meter import BorrowedMeter
+
+            found.meter = found.borrowed_meter = BorrowedMeter(provider, identity, log)
         else:
+            from proofstream_otel.borrowed.logs import BorrowedLogs
+
             logs = BorrowedLogs(provider, identity)
             found.log_sinks.append(logs)
             found.counted.append(logs)

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import pydantic
+from msgspec import Meta, Struct
 
-from proofstream import read_table
+from proofstream import Check, read_table
 from proofstream_otel import addresses, environment
 from proofstream_otel.values.signals import LOGS, METRICS, TRACES, Signal
 from proofstream_otel.values.span_limits import Rounds, SpanLimits
+
+INTERVAL_S = 10.0
+"""Seconds between exports of metrics, by default."""
 
 MAX_NOTES = 512
 """The most span events per span that are not rounds."""
@@ -21,7 +24,7 @@ _NO_LIMIT = 2**31
 _SDK_EVENT_LIMIT = 128
 """The most events of a span in the SDK, if no variable says otherwise."""
 _TRACE_ID = "{trace_id}"
-_PhaseName: TypeAlias = Annotated[str, pydantic.Field(min_length=1, max_length=128)]
+_PhaseName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 _EVENT_LIMIT_VARIABLE = "OTEL_SPAN_EVENT_COUNT_LIMIT"
 
 
@@ -49,7 +52,7 @@ class Pipeline(enum.Enum):
     """Providers of OpenTelemetry's SDK, made from the environment for proofstream alone."""
 
 
-class Settings(pydantic.BaseModel):
+class Settings(Struct, frozen=True, kw_only=True):
     """The user's settings.
 
     Attributes:
@@ -70,23 +73,21 @@ class Settings(pydantic.BaseModel):
         max_file_bytes: The size at which a file is set aside as ``traces-<n>.jsonl``.
     """
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
     pipeline: Pipeline = Pipeline.AUTO
-    endpoint: Annotated[str | None, pydantic.AfterValidator(_possible)] = None
+    endpoint: Annotated[str | None, Check(_possible)] = None
     file: Path | None = None
     overwrite: bool = False
     headers: dict[str, str] = {}
     traces: bool | None = None
     metrics: bool | None = None
     logs: bool | None = None
-    metric_interval_s: Annotated[float | None, pydantic.Field(ge=0.1, le=86_400)] = None
-    phase_metrics: Annotated[list[_PhaseName], pydantic.Field(max_length=100)] = []
+    metric_interval_s: Annotated[float, Meta(ge=0.1, le=86_400)] | None = None
+    phase_metrics: Annotated[list[_PhaseName], Meta(max_length=100)] = []
     rounds: Rounds = Rounds.SPAN_EVENTS
-    max_round_events: Annotated[int, pydantic.Field(ge=0, le=100_000)] = 512
-    max_queue_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
-    trace_url: Annotated[str | None, pydantic.AfterValidator(_with_place_for_id)] = None
-    max_file_bytes: Annotated[int, pydantic.Field(ge=2**20)] = 64 * 2**20
+    max_round_events: Annotated[int, Meta(ge=0, le=100_000)] = 512
+    max_queue_bytes: Annotated[int, Meta(ge=2**20)] = 64 * 2**20
+    trace_url: Annotated[str | None, Check(_with_place_for_id)] = None
+    max_file_bytes: Annotated[int, Meta(ge=2**20)] = 64 * 2**20
 
     @property
     def span_limits(self) -> SpanLimits:
@@ -121,6 +122,15 @@ class Settings(pydantic.BaseModel):
 
     def _said_of(self, signal: Signal) -> bool | None:
         return {TRACES: self.traces, METRICS: self.metrics, LOGS: self.logs}[signal]
+
+
+def metric_interval_s(chosen: Settings) -> float:
+    """Return the seconds between exports of metrics.
+
+    Raises:
+        ConfigError: A variable is wrong.
+    """
+    return chosen.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
 
 
 def read(table: Mapping[str, Any]) -> Settings:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from proofstream import Batch, ConfigError, PluginContext, SumcheckRound, TraceStarted
-from proofstream_otel import destinations, environment, settings
+from proofstream_otel import destinations
 from proofstream_otel.metrics.measuring import Measuring
 from proofstream_otel.metrics.own_meter import OwnMeter
 from proofstream_otel.metrics.reader import PeriodicReader
+from proofstream_otel.settings import Settings, metric_interval_s
 from proofstream_otel.traces.held_spans import ExpectedCosts
 from proofstream_otel.traces.log_records import LogWriter
 from proofstream_otel.traces.mapping import Listener, SpanMapper
@@ -20,9 +20,6 @@ from proofstream_otel.traces.span_events import EventBudget
 from proofstream_otel.values.span_limits import Rounds
 from proofstream_otel.values.spans import NOWHERE
 
-INTERVAL_S = 10.0
-"""Seconds between exports of metrics, by default."""
-
 SILENCE_S = 1.0
 """After so many seconds without events, none are on their way that would change an ended span."""
 
@@ -30,16 +27,15 @@ SILENCE_S = 1.0
 class Telemetry:
     """All that the plugin does in one run."""
 
-    def __init__(self, context: PluginContext, table: Mapping[str, Any], providers: destinations.Providers) -> None:
-        """Open the destinations that the table asks for.
+    def __init__(self, context: PluginContext, chosen: Settings, providers: destinations.Providers) -> None:
+        """Open the destinations that the settings ask for.
 
         Raises:
-            ConfigError: The table is wrong, or a destination cannot be opened.
+            ConfigError: A destination cannot be opened.
             PluginError: A destination needs packages that are not installed.
         """
-        chosen = settings.read(table)
         self._log = context.log
-        interval_s = chosen.metric_interval_s or environment.metric_interval_s(INTERVAL_S)
+        interval_s = metric_interval_s(chosen)
         self._destinations = destinations.choose(chosen, context, providers)
         meter = self._destinations.meter
         self._measuring = None if meter is None else Measuring(meter, live=context.live, phases=chosen.phase_metrics)

@@ -6,7 +6,6 @@ for a password on the terminal.
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 
 import msgspec
@@ -78,6 +77,8 @@ def _check_readable(file: TlsFile) -> None:
 
 
 def _check_authority(file: TlsFile) -> None:
+    import ssl  # slow to load, and most receivers' variables name no files
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file.path)
     except (ssl.SSLError, ValueError):
@@ -86,6 +87,8 @@ def _check_authority(file: TlsFile) -> None:
 
 def _check_pair(certificate: TlsFile, key: TlsFile | None) -> None:
     """Check our certificate together with its key."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     is_encrypted = False
 
@@ -117,6 +120,8 @@ def _fault_of_pair(certificate: TlsFile, key: TlsFile | None, error: Exception, 
 
 
 def _is_certificate(path: Path) -> bool:
+    import ssl
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
     except (ssl.SSLError, ValueError):

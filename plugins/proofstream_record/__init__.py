@@ -25,7 +25,7 @@ from proofstream import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pydantic import BaseModel
+    from msgspec import Struct
 
     from proofstream_record.settings import Settings
 
@@ -66,7 +66,7 @@ class RecordPlugin:
         ]
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_record.settings import Settings
 

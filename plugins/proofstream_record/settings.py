@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from msgspec import Meta, Struct
 
-from proofstream import read_table
+from proofstream import Check, read_table
 
 
-class Settings(BaseModel):
+def _file_name(path: Path | None) -> Path | None:
+    if path is not None and path.name in ("", "-"):
+        raise ValueError("it must name a file")
+    try:
+        return path and path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+class Settings(Struct, frozen=True, kw_only=True):
     """The table `record`.
 
     Attributes:
@@ -21,21 +30,9 @@ class Settings(BaseModel):
         max_bytes: The size at which the recording ends; later events are counted as lost. None: no limit.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    path: Path | None = None
+    path: Annotated[Path | None, Check(_file_name)] = None
     overwrite: bool = False
-    max_bytes: Annotated[int, Field(ge=1)] | None = None
-
-    @field_validator("path", mode="after")
-    @classmethod
-    def _names_a_file(cls, path: Path | None) -> Path | None:
-        if path is not None and path.name in ("", "-"):
-            raise ValueError("it must name a file")
-        try:
-            return path and path.expanduser()
-        except RuntimeError as error:
-            raise ValueError(f"{path}: {error}") from None
+    max_bytes: Annotated[int, Meta(ge=1)] | None = None
 
 
 def read_settings(table: Mapping[str, Any]) -> Settings:

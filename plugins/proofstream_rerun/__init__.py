@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from proofstream import Artefact, Batch, Option, OptionKind, PluginContext, hookimpl
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from msgspec import Struct
 
     from proofstream_rerun.outlets.fan_out import Outlets
     from proofstream_rerun.painter import Painter
@@ -54,7 +54,7 @@ class RerunPlugin:
         ]
 
     @hookimpl
-    def proofstream_settings(self) -> type[BaseModel]:
+    def proofstream_settings(self) -> type[Struct]:
         """Declare the keys of the table."""
         from proofstream_rerun.settings import Settings
 
@@ -63,13 +63,14 @@ class RerunPlugin:
     @hookimpl
     def proofstream_configure(self, context: PluginContext) -> bool:
         """Open the requested connections; return False, to sit the run out, if there are none."""
-        from proofstream_rerun.connections import check_files, check_switch
         from proofstream_rerun.settings import read_settings
 
         settings = read_settings({**context.config, **self.given_settings})
         connections = settings.parsed_connections()
         if not connections:
             return False
+        from proofstream_rerun.connections import check_files, check_switch
+
         # Report mistakes before the SDK is imported, which takes a second.
         check_switch(os.environ)
         check_files(connections)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from msgspec import Meta, Struct
 
-from proofstream import read_table
-from proofstream_rerun.connections import Connection, parse_connections
+from proofstream import Prepare, read_table
+
+if TYPE_CHECKING:
+    from proofstream_rerun.connections import Connection
 
 _MEMORY = r"[0-9]+(\.[0-9]+)?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB|%)"
 """Amounts of memory that Rerun can parse."""
 
-Memory = Annotated[str, Field(pattern=rf"^{_MEMORY}$")]
+Memory: TypeAlias = Annotated[str, Meta(pattern=rf"^{_MEMORY}$")]
 
 
-class Settings(BaseModel):
+def _as_several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class Settings(Struct, frozen=True, kw_only=True):
     """The table `rerun`.
 
     Attributes:
@@ -31,20 +37,13 @@ class Settings(BaseModel):
         resend_mib: How many MiB are kept for viewers that are slow, disconnected or not started yet.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
-    connections: tuple[str, ...] = ()
+    connections: Annotated[tuple[str, ...], Prepare(_as_several)] = ()
     overwrite: bool = False
-    application_id: Annotated[str, Field(min_length=1)] = "proofstream"
+    application_id: Annotated[str, Meta(min_length=1)] = "proofstream"
     server_memory: Memory = "256MiB"
     viewer_memory: Memory = "2GiB"
     viewer: Path | None = None
-    resend_mib: Annotated[int, Field(ge=1, le=16 * 1024)] = 64
-
-    @field_validator("connections", mode="before")
-    @classmethod
-    def _as_several(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
+    resend_mib: Annotated[int, Meta(ge=1, le=16 * 1024)] = 64
 
     def parsed_connections(self) -> tuple[Connection, ...]:
         """Parse the connections.
@@ -52,6 +51,10 @@ class Settings(BaseModel):
         Raises:
             ConfigError: A connection is malformed, or two of them name the same place.
         """
+        if not self.connections:
+            return ()
+        from proofstream_rerun.connections import parse_connections
+
         return parse_connections(self.connections)
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from proofstream_state_cost.pricer import StatePricer
-    from proofstream_state_cost.settings import Settings
     from proofstream_state_cost.states.costing import CircuitCosts
+    from proofstream_state_cost.states.state_circuit import Dtype
 
 _TOOL_OPTIONS = (
     Option(
@@ -109,12 +109,16 @@ def _run_tool(call: ToolCall) -> int:
     return run_state_cost(call)
 
 
-def _given_costs(settings: Settings) -> CircuitCosts | None:
+def _read(table: Mapping[str, Any]) -> tuple[CircuitCosts | None, Mapping[str, Dtype]]:
+    """Return the costs of the file that the table names, and the dtype of each format key."""
+    from proofstream_state_cost.settings import read_settings
+
+    settings = read_settings(table)
     if settings.file is None:
-        return None
+        return None, settings.formats
     from proofstream_state_cost.tool.state_file import costs_of_file
 
-    return costs_of_file(settings)
+    return costs_of_file(settings), settings.formats
 
 
 class StateCostPlugin:
@@ -182,12 +186,12 @@ class StateCostPlugin:
         The plugin never sits a run out: whether there are states to price shows only when a circuit is compiled.
         """
         from proofstream_state_cost.pricer import StatePricer
-        from proofstream_state_cost.settings import read_settings
 
-        settings = read_settings({**context.config, **self.given_settings})
-        self._has_file = settings.file is not None
+        table = {**context.config, **self.given_settings}
+        costs, formats = _read(table) if table else (None, {})
+        self._has_file = costs is not None
         self._asked = context.asked or self._has_file
-        self._pricer = StatePricer(_given_costs(settings), settings.formats, context.log)
+        self._pricer = StatePricer(costs, formats, context.log)
         return True
 
     @hookimpl

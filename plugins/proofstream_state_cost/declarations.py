@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from proofstream import StateDeclaration, safe_text
-from proofstream_state_cost.states.costing import DECLARED, CircuitCosts, cost_circuit
+from proofstream_state_cost.priced_states import MAX_REMEMBERED_STATES, PricedStates
+from proofstream_state_cost.states.costing import DECLARED, cost_circuit
 from proofstream_state_cost.states.declared_words import check_lifetime, parse_kind, parse_section, parse_verify
 from proofstream_state_cost.states.errors import BadState, StateError
 from proofstream_state_cost.states.state_circuit import CircuitState, Dtype, StateCircuit, parse_format
@@ -28,26 +28,6 @@ MAX_STATES: Final = 2**14
 _LONGEST_STATE: Final = 1000
 """Characters of a state's words together."""
 
-MAX_REMEMBERED_STATES: Final = 2**16
-"""States of all remembered circuits together. One takes up to two kilobytes with its costs."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class PricedStates:
-    """A circuit's states and their costs; jobs with equal circuits share one.
-
-    Attributes:
-        name: The model's name.
-        states: The states as they were declared; empty if they are too many or too long to be kept.
-        costs: Their costs; None if there are none, because no states were declared or for an error.
-        error: Why the states cannot be priced.
-    """
-
-    name: str
-    states: Sequence[StateDeclaration] = ()
-    costs: CircuitCosts | None = None
-    error: StateError | None = None
-
 
 class DeclaredCosts:
     """Prices circuits whose states came with `CircuitCompiled`, and remembers the latest results.
@@ -60,15 +40,13 @@ class DeclaredCosts:
         self._formats = formats
         self._recent: deque[PricedStates] = deque(maxlen=_REMEMBERED)
 
-    def price_declared(self, states: Sequence[StateDeclaration] | msgspec.UnsetType, name: str) -> PricedStates:
-        """Return a circuit's costs, or the error in its states; neither if it declares no states.
+    def price_declared(self, states: Sequence[StateDeclaration], name: str) -> PricedStates:
+        """Return a circuit's costs, or the error in its states.
 
         Args:
             states: The states of `CircuitCompiled`.
             name: The model's name.
         """
-        if isinstance(states, msgspec.UnsetType):
-            return PricedStates(name)
         for known in self._recent:
             # Comparing thousands of states takes time, so identity is tried first: an event is looked up repeatedly.
             if known.name == name and (known.states is states or known.states == states):

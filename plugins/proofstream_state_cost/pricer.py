@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,16 +25,20 @@ from proofstream import (
     ProofEvent,
     ProofStart,
     SessionClosed,
+    StateDeclaration,
     StateProgramCost,
     StateProgramRun,
     SumcheckRound,
     Timelines,
     safe_text,
 )
-from proofstream_state_cost.declarations import MAX_REMEMBERED_STATES, DeclaredCosts, PricedStates
-from proofstream_state_cost.moved_bytes import MovedBytes
-from proofstream_state_cost.states.costing import CircuitCosts
-from proofstream_state_cost.states.state_circuit import Dtype
+from proofstream_state_cost.priced_states import MAX_REMEMBERED_STATES, PricedStates
+
+if TYPE_CHECKING:  # what prices is loaded once there is something to price
+    from proofstream_state_cost.declarations import DeclaredCosts
+    from proofstream_state_cost.moved_bytes import MovedBytes
+    from proofstream_state_cost.states.costing import CircuitCosts
+    from proofstream_state_cost.states.state_circuit import Dtype
 
 MAX_JOBS = 1024
 """Jobs whose circuit is remembered. A server that multiplexes proofs uses one job for each."""
@@ -80,9 +85,10 @@ class StatePricer:
     def __init__(self, given: CircuitCosts | None, formats: Mapping[str, Dtype], log: logging.Logger) -> None:
         self._given = given
         self._log = log
-        self._declared = DeclaredCosts(formats)
+        self._formats = formats
+        self._declared: DeclaredCosts | None = None
         self._timelines = Timelines()
-        self._moved = MovedBytes()
+        self._moved: MovedBytes | None = None
         self._jobs: OrderedDict[_Job, _JobCircuit] = OrderedDict()
         self._settled: set[_Job] = set()
         # By weak reference: open proofs may be many, and their circuits large.
@@ -106,7 +112,7 @@ class StatePricer:
                 self._count_run(envelope, event)
             else:
                 derived += self._follow(envelope)
-        return [*derived, *self._moved.take_moved()]
+        return derived if self._moved is None else [*derived, *self._moved.take_moved()]
 
     # Proofs
 
@@ -120,14 +126,23 @@ class StatePricer:
             known = self._job(job)
             known.name = _name(event.model_name or envelope.model_name)
             if known.priced is not None and known.priced.costs is not None:
-                self._remember(known, self._declared.price_declared(known.priced.states, known.name))
+                self._remember(known, self._price_declared(known.priced.states, known.name))
         derived = [each for change in self._timelines.feed(envelope) for each in self._change(change)]
         if isinstance(event, SessionClosed):
             self._forget(envelope.session_id)
         return derived
 
+    def _price_declared(self, states: Sequence[StateDeclaration] | msgspec.UnsetType, name: str) -> PricedStates:
+        if isinstance(states, msgspec.UnsetType):
+            return PricedStates(name)
+        if self._declared is None:
+            from proofstream_state_cost.declarations import DeclaredCosts
+
+            self._declared = DeclaredCosts(self._formats)
+        return self._declared.price_declared(states, name)
+
     def _compile(self, known: _JobCircuit, event: CircuitCompiled) -> None:
-        priced = self._declared.price_declared(event.states, known.name)
+        priced = self._price_declared(event.states, known.name)
         self._remember(known, priced)
         if priced.error is not None:
             self.unpriced_circuits += 1
@@ -156,7 +171,7 @@ class StatePricer:
     def _publish(self, proof: Proof) -> list[ProofEvent]:
         """Return a proof's costs, unless they are published already. A circuit that comes later has its own."""
         states = msgspec.UNSET if proof.circuit is None else proof.circuit.states
-        declared = self._declared.price_declared(states, _name(proof.model_name)).costs
+        declared = self._price_declared(states, _name(proof.model_name)).costs
         costs = self._given or declared
         key = proof.session_id, proof.proof_ordinal
         said = self._compare(declared)
@@ -192,11 +207,18 @@ class StatePricer:
         elif run.program not in costs.programs:
             name, known = safe_text(run.program, limit=_LONGEST_PROGRAM), ", ".join(costs.programs)
             self._leave_out("no program", f"an unknown state program ran: {name}; the known ones are {known}")
-        elif not self._moved.count_run(costs, run):
+        elif not self._count_moved(costs, run):
             what = f"{run.sequences} sequences of {costs.programs[run.program].bytes} bytes"
             self._leave_out("too large", f"a run of {run.program} wrote more than 2^64 - 1 bytes: {what}")
         else:
             self.priced_runs += 1
+
+    def _count_moved(self, costs: CircuitCosts, run: StateProgramRun) -> bool:
+        if self._moved is None:
+            from proofstream_state_cost.moved_bytes import MovedBytes
+
+            self._moved = MovedBytes()
+        return self._moved.count_run(costs, run)
 
     def _of_job(self, envelope: Envelope) -> CircuitCosts | None:
         """Return the costs of the run's own job, or of the session's circuit that names no job."""

@@ -115,6 +115,7 @@ if typing.TYPE_CHECKING:
     )
     from proofstream.observed import ObservedSession
     from proofstream.outputs import Output, create_beside, make_private_folder, private_opener
+    from proofstream.plain_tables import Check, Prepare
     from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
     from proofstream.timelines import Timelines
     from proofstream.trace_ids import TraceNote, derived_id, session_trace_id
@@ -135,6 +136,7 @@ __all__ = [
     "Batch",
     "Catalog",
     "Change",
+    "Check",
     "CircuitCompiled",
     "CircuitNode",
     "Closed",
@@ -179,6 +181,7 @@ __all__ = [
     "PluginError",
     "PluginHealth",
     "PluginStatus",
+    "Prepare",
     "Proof",
     "ProofAborted",
     "ProofComplete",
@@ -290,6 +293,8 @@ _LATER = {
     "create_beside": "outputs",
     "make_private_folder": "outputs",
     "private_opener": "outputs",
+    "Check": "plain_tables",
+    "Prepare": "plain_tables",
     "ReportedDevices": "reported",
     "reported_claim": "reported",
     "reported_duration_ms": "reported",

@@ -14,9 +14,10 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+import msgspec
+from msgspec import Meta
 
 from proofstream.config_files import (
     CONFIG_VARIABLE,
@@ -26,20 +27,34 @@ from proofstream.config_files import (
     trusted_file,
     users_file,
 )
-from proofstream.config_table import TableMistake, read_table
+from proofstream.config_table import TableMistake, keys_in, read_table
 from proofstream.config_variables import HOST_TABLE, about_stranger, read_variables, split_value
 from proofstream.errors import ConfigError, describe, did_you_mean
 from proofstream.inputs import parse_toml
 from proofstream.notices import warn_once
+from proofstream.plain_tables import Prepare
 from proofstream.text import safe_text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from proofstream.config_table import TableModel
+
+    _Model = TypeVar("_Model", bound=BaseModel | msgspec.Struct)
 
 _LONGEST_S = 365 * 24 * 3600.0
 """The longest deadline: a year. An infinite one would overflow the clock of Python's wait calls."""
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=_LONGEST_S)]
 
 
-class HostSettings(BaseModel):
+def _names(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return value
+
+
+class HostSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The host's own settings.
 
     Attributes:
@@ -57,26 +72,17 @@ class HostSettings(BaseModel):
         max_line_bytes: The longest line that is read.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
-    plugins: tuple[str, ...] | None = None
+    plugins: Annotated[tuple[str, ...] | None, Prepare(_names)] = None
     plugin_autoload: bool = True
     strict: bool = False
-    intake_capacity: int = Field(default=131_072, gt=0)
-    lane_capacity: int = Field(default=8192, gt=1)
-    memory_bytes: int = Field(default=256 * 2**20, ge=2**20)
-    configure_timeout_s: float = Field(default=10.0, gt=0, le=_LONGEST_S)
-    close_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)
-    progress_timeout_s: float = Field(default=5.0, gt=0, le=_LONGEST_S)
-    stalled_after_s: float = Field(default=30.0, gt=0, le=_LONGEST_S)
-    max_line_bytes: int = Field(default=16 * 2**20, gt=0)
-
-    @field_validator("plugins", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
-        return value
+    intake_capacity: Annotated[int, Meta(gt=0)] = 131_072
+    lane_capacity: Annotated[int, Meta(gt=1)] = 8192
+    memory_bytes: Annotated[int, Meta(ge=2**20)] = 256 * 2**20
+    configure_timeout_s: _Seconds = 10.0
+    close_timeout_s: _Seconds = 5.0
+    progress_timeout_s: _Seconds = 5.0
+    stalled_after_s: _Seconds = 30.0
+    max_line_bytes: Annotated[int, Meta(gt=0)] = 16 * 2**20
 
 
 class OriginKind(enum.Enum):
@@ -107,7 +113,7 @@ def by_call(text: str) -> Origin:
 class Declared(Protocol):
     """The plugins, as the configuration sees them."""
 
-    def settings_models(self, names: Collection[str] | None = None) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self, names: Collection[str] | None = None) -> Mapping[str, TableModel]:
         """Return the models of these plugins' tables, or of all, by plugin; without those that declare none."""
         ...
 
@@ -198,8 +204,8 @@ class Config:
     def warn_of_strangers(self, plugins: Declared) -> None:
         """Name the environment's variables that look like settings and are none, once in this process."""
         if self.strangers:
-            models: dict[str, type[BaseModel]] = {HOST_TABLE: HostSettings, **plugins.settings_models()}
-            keys = dict.fromkeys(self.plugins, ()) | {table: model.model_fields for table, model in models.items()}
+            models: dict[str, TableModel] = {HOST_TABLE: HostSettings, **plugins.settings_models()}
+            keys = dict.fromkeys(self.plugins, ()) | {table: keys_in(model) for table, model in models.items()}
             for name in self.strangers:
                 warn_once(about_stranger(name, keys=keys))
 
@@ -275,7 +281,7 @@ def load_config(
             origin = Origin(OriginKind.FILE, shown_path(file.path))
             # The user's own file serves several environments, with different plugins.
             _put_document(config, file.document, origin, tables, forgives_tables=lenient or file is own)
-    variables, strangers = read_variables(environ, host_keys=HostSettings.model_fields, plugins=config.plugins)
+    variables, strangers = read_variables(environ, host_keys=HostSettings.__struct_fields__, plugins=config.plugins)
     for variable in variables:
         config.put(variable.table, {variable.key: variable.value}, Origin(OriginKind.VARIABLE, variable.name))
     config.strangers.extend(strangers)

@@ -1,17 +1,25 @@
-"""Reads a configuration table into a pydantic model, with one-line messages for mistakes."""
+"""Reads a configuration table into its model, with one-line messages for mistakes.
+
+A model is a pydantic model, or a `msgspec.Struct`: see `plain_tables`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from proofstream.errors import ConfigError, did_you_mean
+from proofstream.plain_tables import of_pydantic, pydantic_model, read_plainly
 from proofstream.text import LONGEST_LINE, safe_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    Model = TypeVar("Model", bound=BaseModel)
+    Model = TypeVar("Model", bound=BaseModel | msgspec.Struct)
+    TableModel: TypeAlias = type[BaseModel | msgspec.Struct]
+    _Pydantic = TypeVar("_Pydantic", bound=BaseModel)
 
 _UNKNOWN = "extra_forbidden"
 
@@ -35,11 +43,22 @@ class TableMistake(ConfigError):
         return self.kind == _UNKNOWN
 
 
+def keys_in(model: TableModel) -> Collection[str]:
+    """Return the keys that a table has by its model."""
+    return model.__struct_fields__ if issubclass(model, msgspec.Struct) else model.model_fields
+
+
+def as_pydantic(model: TableModel) -> type[BaseModel]:
+    """Return a model as pydantic has it."""
+    return pydantic_model(model) if issubclass(model, msgspec.Struct) else model
+
+
 def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") -> Model:
     """Validate a configuration table.
 
     Args:
-        model: The pydantic model of the keys. With ``extra="forbid"``, misspelt keys are found.
+        model: The model of the keys: a `msgspec.Struct`, or a pydantic model. A struct finds misspelt keys, and so does
+            a model with ``extra="forbid"``.
         table: The configured values.
         name: The plugin's name, which the user writes before each key.
 
@@ -49,7 +68,14 @@ def read_table(model: type[Model], table: Mapping[str, Any], *, name: str = "") 
     Raises:
         ConfigError: A key is unknown or a value is invalid. The message names the first one and says why, in one line.
     """
-    # Imported late so that `import proofstream` stays light. The caller has already loaded it to define `model`.
+    if not issubclass(model, msgspec.Struct):
+        return cast("Model", _validated(cast("type[BaseModel]", model), table, name))
+    read = read_plainly(model, table)
+    return of_pydantic(model, _validated(pydantic_model(model), table, name)) if read is None else read
+
+
+def _validated(model: type[_Pydantic], table: Mapping[str, Any], name: str) -> _Pydantic:
+    # Imported late so that a right table of a struct is read without it.
     from pydantic import ValidationError
 
     try:

@@ -48,7 +48,7 @@ from proofstream.events import ProofEvent
 from proofstream.outputs import Output
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from proofstream.config_table import TableModel
 
 PROJECT = "proofstream"
 HOOK_API = 1
@@ -134,13 +134,13 @@ class ProofstreamHooks:
         raise NotImplementedError
 
     @hookspec
-    def proofstream_settings(self) -> type[BaseModel]:
-        """Declare the keys of the plugin's configuration table as a pydantic model, with ``extra="forbid"``.
+    def proofstream_settings(self) -> TableModel:
+        """Declare the keys of the plugin's configuration table: a pydantic model with ``extra="forbid"``, or a struct.
 
         The table is checked by it before any lane exists, so that a mistake can be told with its place: the file, the
         variable, the flag or the call. ``proofstream config`` lists the keys; each has its meaning from the section
-        ``Attributes:`` of the model's docstring, or from the field's description. Import the model in the hook,
-        because pydantic is slow to load.
+        ``Attributes:`` of the model's docstring, or from the field's description. Import a pydantic model in the hook,
+        because pydantic is slow to load; a `msgspec.Struct` needs it for mistakes and listings alone.
 
         When: after loading, if the table has keys, or they are listed. Thread: the one that makes the host. Failure:
         logged; the table is not checked before configure.

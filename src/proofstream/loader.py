@@ -24,7 +24,7 @@ from proofstream.hookspecs import PROJECT
 from proofstream.sources.builtin import builtin_sources
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from proofstream.config_table import TableModel
 
 HANDED_TO_ALL = frozenset({"SessionOpened", "SessionClosed", "EventsLost"})
 """The kinds that every plugin is handed, whatever its `wants`: where a stream begins, ends and has gaps."""
@@ -79,7 +79,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     wants: frozenset[str] | None = None
     complete: bool = False
     given_settings: Mapping[str, Any] = {}
-    models: tuple[type[BaseModel] | None, ...] = ()
+    models: tuple[TableModel | None, ...] = ()
     wanted_by: tuple[str, ...] = ()
     cause: ProofstreamError | None = None
 
@@ -98,25 +98,23 @@ class PluginRecord(msgspec.Struct, kw_only=True):
         if status is not PluginStatus.MISSING:
             self.hooks = None
 
-    def settings_model(self) -> type[BaseModel] | None:
+    def settings_model(self) -> TableModel | None:
         """Return the model of its table; None if it declares none, or cannot be asked. The hook is called once."""
         if not self.models:
             self.models = (self._ask_for_model(),)
         return self.models[0]
 
-    def _ask_for_model(self) -> type[BaseModel] | None:
-        from pydantic import BaseModel
-
+    def _ask_for_model(self) -> TableModel | None:
         try:
             model: object = None if self.hooks is None else self.hooks.call("proofstream_settings")
-            if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
+            if model is not None and not _is_model(model):
                 raise TypeError("proofstream_settings did not return a pydantic model")
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a third-party declaring hook may raise anything
             _log.warning("plugin %s: its table is not checked: %s", self.label, describe(error))
             return None
-        return model
+        return cast("TableModel | None", model)
 
     def error(self) -> ProofstreamError:
         """Return the error for the user who asked for it."""
@@ -124,6 +122,14 @@ class PluginRecord(msgspec.Struct, kw_only=True):
             return self.cause
         reason = f": {self.reason}" if self.reason else ""
         return PluginError(f"plugin {self.label} is {self.status.value}{reason}", hint=self.hint)
+
+
+def _is_model(model: object) -> bool:
+    if isinstance(model, type) and issubclass(model, msgspec.Struct):
+        return True
+    from pydantic import BaseModel  # a plugin with such a model has loaded it
+
+    return isinstance(model, type) and issubclass(model, BaseModel)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +186,7 @@ class Registry(msgspec.Struct, kw_only=True):
             raise record.error()
         return record
 
-    def settings_models(self, names: Collection[str] | None = None) -> dict[str, type[BaseModel]]:
+    def settings_models(self, names: Collection[str] | None = None) -> dict[str, TableModel]:
         """Return the models of these plugins' tables, or of all, by plugin; without those that declare none."""
         asked = [record for name, record in self.records.items() if names is None or name in names]
         models = {record.name: record.settings_model() for record in asked}

@@ -238,6 +238,7 @@ class PluginHost:
     ) -> None:
         # `proofstream.testing` loads no more than `proofstream` until a host is made.
         from proofstream.config import Config, HostSettings
+        from proofstream.config_table import read_table
         from proofstream.feeds import HostFeed
         from proofstream.host import Host
         from proofstream.loader import Selection, load
@@ -254,7 +255,7 @@ class PluginHost:
         self.told: list[str] = []
         self._host: Host = Host(
             registry=registry,
-            config=Config.of(tables, host=HostSettings(**(host_settings or {}))),
+            config=Config.of(tables, host=read_table(HostSettings, host_settings or {})),
             asked=[*given, *names, self._watcher.name],
             live=live,
             may_be_idle=True,

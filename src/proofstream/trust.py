@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,6 +61,8 @@ def give_trust(place: Path, content: bytes, environ: Mapping[str, str]) -> None:
     if record is None:
         raise UsageError("the trust cannot be recorded: neither XDG_STATE_HOME nor HOME names a folder")
     make_private_folder(record.parent)
+    import tempfile
+
     with tempfile.NamedTemporaryFile(dir=record.parent, delete=False) as file:
         file.write(_text_of(place, content))
     Path(file.name).replace(record)
@@ -91,12 +91,12 @@ def place_of(path: Path) -> Path:
 
 def _record_of(place: Path, environ: Mapping[str, str]) -> Path | None:
     folder = _xdg_folder(environ, "XDG_STATE_HOME", ".local", "state")
-    return None if folder is None else folder / "trusted" / hashlib.sha256(os.fsencode(place)).hexdigest()
+    return None if folder is None else folder / "trusted" / _sha256(os.fsencode(place))
 
 
 def _text_of(place: Path, content: bytes) -> bytes:
     """Return a record in the form of the program sha256sum."""
-    return hashlib.sha256(content).hexdigest().encode() + b"  " + os.fsencode(place) + b"\n"
+    return _sha256(content).encode() + b"  " + os.fsencode(place) + b"\n"
 
 
 def _xdg_folder(environ: Mapping[str, str], variable: str, *in_home: str) -> Path | None:
@@ -105,3 +105,9 @@ def _xdg_folder(environ: Mapping[str, str], variable: str, *in_home: str) -> Pat
     if named.is_absolute():
         return named / _PROJECT
     return home.joinpath(*in_home, _PROJECT) if home.is_absolute() else None
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # slow to load, and most folders have no such file
+
+    return hashlib.sha256(content).hexdigest()

@@ -108,7 +108,7 @@ def test_every_variable_that_the_repository_itself_uses_is_known() -> None:
     texts = [path.read_text("utf-8") for path in [*REPOSITORY.iterdir(), *inside] if is_text(path)]
     names = {name for text in texts for name in re.findall(r"\bPROOFSTREAM_[A-Z0-9_]*[A-Z0-9]\b", text)}
     plugins = ["console", "demo", "gpu", "hello", "kinds", "otel", "record", "rerun", "state-cost"]
-    _, strangers = read_variables(dict.fromkeys(names, "x"), host_keys=HostSettings.model_fields, plugins=plugins)
+    _, strangers = read_variables(dict.fromkeys(names, "x"), host_keys=HostSettings.__struct_fields__, plugins=plugins)
     assert set(NO_SETTINGS) <= names
     examples = {
         "PROOFSTREAM_GREETER_TIMES",

@@ -9,8 +9,6 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from opentelemetry import _logs, metrics, trace
-
 from proofstream_otel.values.signals import LOGS, METRICS, TRACES, Signal
 
 _API = ("opentelemetry.trace", "opentelemetry.metrics", "opentelemetry._logs", "opentelemetry.logs")
@@ -69,6 +67,8 @@ def service_of(providers: Iterable[Any]) -> str | None:
 
 
 def _global(signal: Signal) -> Any:
+    from opentelemetry import _logs, metrics, trace  # slow to load, and not needed beside an endpoint
+
     if signal is TRACES:
         return trace.get_tracer_provider()
     return metrics.get_meter_provider() if signal is METRICS else _logs.get_logger_provider()

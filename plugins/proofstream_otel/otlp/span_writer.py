@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
-
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Decision, ParentBased, Sampler, TraceIdRatioBased
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from proofstream_otel.environment import Sampling
-from proofstream_otel.sdk_context import context_of
 from proofstream_otel.values import safe
 from proofstream_otel.values.limits import Limits
 from proofstream_otel.values.spans import Parent, SpanRef, SpanValues
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.sampling import Sampler
 
 
 class SpanSink(Protocol):
@@ -29,7 +30,7 @@ class SampledWriter:
 
     def __init__(self, sinks: Sequence[SpanSink], sampling: Sampling, limits: Limits) -> None:
         self._sinks = sinks
-        self._sampler = _sampler_of(sampling)
+        self._sampling = sampling
         self._limits = limits
         self._unsampled = 0
 
@@ -39,7 +40,20 @@ class SampledWriter:
             self._sample(span, parent)
         return _ref_of(span)
 
+    @cached_property
+    def _sampler(self) -> Sampler:
+        return _sampler_of(self._sampling)
+
     def _sample(self, span: SpanValues, parent: Parent | None) -> None:
+        if self._sampling.name != "traceidratio" and (parent is None or _is_plain(parent)):
+            # As the SDK's sampler decides, without loading the SDK.
+            asked = parent if self._sampling.asks_parent else None
+            span.sampled = self._sampling.name == "always_on" if asked is None else asked.sampled
+            return
+        from opentelemetry.sdk.trace.sampling import Decision
+
+        from proofstream_otel.sdk_context import context_of
+
         result = self._sampler.should_sample(
             context_of(parent), int(span.trace_id, 16), span.name, attributes=dict(span.attributes)
         )
@@ -64,7 +78,14 @@ class SampledWriter:
         return {"spans_unsampled": self._unsampled}
 
 
+def _is_plain(parent: Parent) -> bool:
+    """Return whether a parent says nothing but whether it is sampled."""
+    return parent.context is None and not parent.trace_state
+
+
 def _sampler_of(sampling: Sampling) -> Sampler:
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, TraceIdRatioBased
+
     root: Sampler
     if sampling.name == "traceidratio":
         root = TraceIdRatioBased(sampling.ratio)

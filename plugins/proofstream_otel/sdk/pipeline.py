@@ -47,7 +47,7 @@ class SdkPipeline:
     def __init__(self, settings: Settings, context: PluginContext) -> None:
         if settings.file is not None:
             raise ConfigError('otel.file: only our own pipeline writes files: remove otel.pipeline = "sdk"')
-        for key in sorted(settings.model_fields_set & _UNUSED.keys()):
+        for key in sorted(key for key in _UNUSED if getattr(settings, key) != getattr(Settings(), key)):
             context.log.warning('otel.%s has no effect with otel.pipeline = "sdk": set %s', key, _UNUSED[key])
         self._log = context.log
         self._owner = os.getpid()

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from proofstream import Envelope, SessionOpened
-from proofstream_otel import environment
 from proofstream_otel.values.spans import Parent
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -62,7 +61,7 @@ class Parents:
         if said is not None and isinstance(event, SessionOpened) and isinstance(event.tracestate, str):
             said = msgspec.structs.replace(said, trace_state=event.tracestate)
         explicit = None if ambient else said
-        if ambient and not environment.reads_traceparent():
+        if ambient and not _reads_traceparent():
             said = None
         return self._parsed(opened.traceparent) or explicit or _captured(opened) or said
 
@@ -86,6 +85,13 @@ class Parents:
         if topic not in self._said:
             self._said.add(topic)
             self._log.warning("%s", text)
+
+
+def _reads_traceparent() -> bool:
+    # Only here: this module is loaded with the plugin's class, and that one imports what is for TLS.
+    from proofstream_otel import environment
+
+    return environment.reads_traceparent()
 
 
 def _captured(envelope: Envelope) -> Parent | None:

@@ -213,7 +213,7 @@ def _settings(registry: Registry, incomplete: str) -> Items:
         return []
     if not dot:
         return [CompletionItem(f"{name}.") for name in (HOST_TABLE, *registry.records)]
-    keys = [f"{HOST_TABLE}.{key}" for key in HostSettings.model_fields] if plugin == HOST_TABLE else []
+    keys = [f"{HOST_TABLE}.{key}" for key in HostSettings.__struct_fields__] if plugin == HOST_TABLE else []
     keys += [f"{plugin}.{option.key}" for option, owner in registry.options.values() if owner == plugin]
     if plugin in registry.records:
         keys += [row["key"] for row in settings_of(registry.records[plugin])]

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from proofstream.config import Config, HostSettings
+from proofstream.config_table import as_pydantic
 from proofstream.config_variables import HOST_TABLE, variable_of
 from proofstream.errors import UsageError, did_you_mean
 from proofstream.text import safe_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from proofstream.config_table import TableModel
 
 DEFAULT = "default"
 """The origin of a value that nothing sets."""
@@ -65,19 +68,19 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.table}.{self.name}"
 
 
-def keys_of(config: Config, models: Mapping[str, type[BaseModel]]) -> list[Key]:
+def keys_of(config: Config, models: Mapping[str, TableModel]) -> list[Key]:
     """Return all keys of the host and of the plugins, and those that are set for plugins that declare none."""
-    known: dict[str, type[BaseModel]] = {HOST_TABLE: HostSettings, **models}
-    keys = [key for table, model in known.items() for key in _declared(table, model, config)]
+    known: dict[str, TableModel] = {HOST_TABLE: HostSettings, **models}
+    keys = [key for table, model in known.items() for key in _declared(table, as_pydantic(model), config)]
     for table, values in config.tables.items():
         if table not in known:
             keys.extend(_undeclared(table, name, value, config) for name, value in values.items())
     return keys
 
 
-def defaults_of(table: str, model: type[BaseModel]) -> list[Key]:
+def defaults_of(table: str, model: TableModel) -> list[Key]:
     """Return the keys of one table, as they are where nothing is set."""
-    return list(_declared(table, model, Config()))
+    return list(_declared(table, as_pydantic(model), Config()))
 
 
 def chosen(keys: Sequence[Key], words: Iterable[str]) -> list[Key]:

@@ -36,7 +36,8 @@ from proofstream import (
 )
 from proofstream.testing import InlineHost, RecordingPlugin, envelopes, read_stream
 from proofstream_state_cost import StateCostPlugin
-from proofstream_state_cost.declarations import MAX_REMEMBERED_STATES, MAX_STATES
+from proofstream_state_cost.declarations import MAX_STATES
+from proofstream_state_cost.priced_states import MAX_REMEMBERED_STATES
 from proofstream_state_cost.pricer import MAX_JOBS, UNNAMED, StatePricer
 
 DATA = Path(__file__).parents[2] / "data"
