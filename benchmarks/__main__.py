@@ -43,7 +43,7 @@ def run(name: str, form: str, into: Path, tree: Path = ROOT) -> list[Result]:
     return [Result(**row) for row in json.loads(into.read_text("utf-8"))["results"]]
 
 
-def measure(chosen: Sequence[str], form: str, folder: Path) -> None:
+def measure_all(chosen: Sequence[str], form: str, folder: Path) -> None:
     """Measure this tree, and print each figure as soon as it is there."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in chosen:
@@ -122,9 +122,9 @@ def main() -> None:
     form = options.form or "usual"
     if options.out or form == "short":
         with tempfile.TemporaryDirectory() as folder:
-            measure(chosen, form, options.out or Path(folder))
+            measure_all(chosen, form, options.out or Path(folder))
         return
-    measure(chosen, form, RESULTS)
+    measure_all(chosen, form, RESULTS)
 
 
 if __name__ == "__main__":
