@@ -28,7 +28,9 @@ TURNS = 5
 
 def names() -> list[str]:
     """Return the names of all benchmarks."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if "\n    harness.main(measure)\n" in path.read_text("utf-8"))
+    return sorted(
+        path.stem for path in FOLDER.glob("*.py") if "\n    harness.main(measure)\n" in path.read_text("utf-8")
+    )
 
 
 def run(name: str, form: str, into: Path, tree: Path = ROOT) -> list[Result]:

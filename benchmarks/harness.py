@@ -61,7 +61,7 @@ class Scale(NamedTuple):
         return max(least, round(count * self.size))
 
 
-FORMS = {"short": Scale(0.02, 1), "compare": Scale(0.3, 1), "usual": Scale(1.0, 5), "long": Scale(10.0, 3)}
+FORMS = {"short": Scale(0.02, 1), "compare": Scale(0.3, 1), "usual": Scale(1.0, 3), "long": Scale(10.0, 3)}
 
 
 class Result(NamedTuple):
@@ -207,8 +207,9 @@ def proof(layers: int = LAYERS, rounds: int | None = None, *, activations: bool 
     real = _real()
     lines = list(islice(real.activations(), layers)) if activations else []
     lines.append(_line("ProofStart", {**real.start, "num_layers": layers}))
-    for index in range(layers):
-        begin, steps, ends = real.layers[index % len(real.layers)]
+    for done in range(layers):
+        index = layers - 1 - done  # provers walk from the last layer to the first
+        begin, steps, ends = real.layers[done % len(real.layers)]
         count = len(steps) if rounds is None else rounds
         total = {"layer_idx": index, "total_rounds": count}
         lines.append(_line("LayerStart", {**begin, "layer_idx": index}))
