@@ -52,7 +52,7 @@ def measure_all(chosen: Sequence[str], form: str, folder: Path) -> None:
         began = time.perf_counter()
         results = run(name, form, folder / f"{name}.json")
         print(f"{name} ({time.perf_counter() - began:.0f} s)")
-        for result in results:
+        for result in harness.figures(results):
             print(f"  {harness.as_text(result)}", flush=True)
 
 
@@ -81,7 +81,7 @@ def compare(chosen: Sequence[str], form: str, commit: str, turns: int) -> None:
             units: dict[str, str] = {}
             for turn in range(turns):
                 for side in list(sides)[:: 1 if turn % 2 == 0 else -1]:
-                    for result in run(name, form, into, sides[side]):
+                    for result in harness.figures(run(name, form, into, sides[side])):
                         found.setdefault(result.name, {}).setdefault(side, []).append(result.value)
                         units[result.name] = result.unit
             print(name)

@@ -105,14 +105,12 @@ class Child(NamedTuple):
     Attributes:
         cpu_s: User and system time.
         wall_s: Time by the clock.
-        peak_mb: The most memory that it held (RSS).
         stdout: What it wrote to standard output.
         stderr: What it wrote to standard error.
     """
 
     cpu_s: float
     wall_s: float
-    peak_mb: float
     stdout: str
     stderr: str
 
@@ -128,14 +126,27 @@ def proofstream(*words: str | Path) -> list[str]:
     return [sys.executable, "-m", "proofstream", *map(str, words)]
 
 
-def process(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Child:
-    """Run a command to its end and return what it took; a failed one ends the benchmark."""
+def process(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    meanwhile: Callable[[int], None] | None = None,
+) -> Child:
+    """Run a command to its end and return what it took; a failed one ends the benchmark.
+
+    Args:
+        command: The command.
+        cwd: Its folder.
+        env: Its environment; by default this process's, without settings of the user.
+        meanwhile: Called some twenty times a second while it runs, with its process id.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.perf_counter()
         child = subprocess.Popen(
             command, cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
-        code, usage = _wait(child)
+        code, usage = _wait(child, meanwhile or _nothing)
         wall_s = time.perf_counter() - began
         said: list[str] = []
         for file in (out, err):
@@ -143,10 +154,14 @@ def process(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapp
             said.append(file.read().decode(errors="replace"))
     if code:
         raise SystemExit(f"{' '.join(map(str, command))[:200]} ended with status {code}: {said[1][-500:]}")
-    return Child(usage.ru_utime + usage.ru_stime, wall_s, usage.ru_maxrss / 1024, *said)
+    return Child(usage.ru_utime + usage.ru_stime, wall_s, *said)
 
 
-def _wait(child: subprocess.Popen[bytes]) -> tuple[int, Any]:
+def _nothing(_pid: int) -> None:
+    pass
+
+
+def _wait(child: subprocess.Popen[bytes], meanwhile: Callable[[int], None]) -> tuple[int, Any]:
     deadline = time.monotonic() + DEADLINE_S
     pause_s = 0.001
     while True:
@@ -156,6 +171,7 @@ def _wait(child: subprocess.Popen[bytes]) -> tuple[int, Any]:
             return child.returncode, usage
         if time.monotonic() > deadline:
             child.kill()
+        meanwhile(child.pid)
         time.sleep(pause_s)
         pause_s = min(0.05, pause_s * 1.5)
 
@@ -311,6 +327,11 @@ def _lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
+def figures(results: Sequence[Result]) -> list[Result]:
+    """Return the results that are not points of a plot."""
+    return [result for result in results if not result.series]
+
+
 def as_text(result: Result) -> str:
     """Return the figure on one line, with its goal."""
     goal = ""
@@ -338,5 +359,5 @@ def main(measure: Callable[[Scale], list[Result]]) -> None:
         rows = [result._asdict() for result in results]
         text = json.dumps({"form": form, "seconds": seconds, "machine": machine(), "results": rows}, indent=1)
         chosen.json.write_text(f"{text}\n", encoding="utf-8")
-    for result in results:
+    for result in figures(results):
         print(as_text(result))

@@ -50,6 +50,10 @@ class Receiver:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
+    def forget(self) -> None:
+        """Forget what arrived."""
+        self._bodies.clear()
+
     def take(self) -> Content:
         """Return what arrived since the last call, and forget it."""
         bodies = self._bodies[:]
