@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -132,6 +132,7 @@ def process(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     meanwhile: Callable[[int], None] | None = None,
+    statuses: Container[int] = (0,),
 ) -> Child:
     """Run a command to its end and return what it took; a failed one ends the benchmark.
 
@@ -140,6 +141,7 @@ def process(
         cwd: Its folder.
         env: Its environment; by default this process's, without settings of the user.
         meanwhile: Called some twenty times a second while it runs, with its process id.
+        statuses: The exit statuses of success.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.perf_counter()
@@ -152,7 +154,7 @@ def process(
         for file in (out, err):
             file.seek(0)
             said.append(file.read().decode(errors="replace"))
-    if code:
+    if code not in statuses:
         raise SystemExit(f"{' '.join(map(str, command))[:200]} ended with status {code}: {said[1][-500:]}")
     return Child(usage.ru_utime + usage.ru_stime, wall_s, *said)
 

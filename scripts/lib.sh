@@ -1,8 +1,9 @@
 # Functions that the scripts share. They source it from the root of the checkout. POSIX sh.
 #
 # `need LEVEL` makes sure that .venv holds at least that level: `demo` (the extras otel and demo), `all` (every extra) or
-# `dev` (every extra and the tools, in the versions of constraints.txt). It never uninstalls anything. A stamp in .venv
-# records the level and the checksum of the inputs, so that a second call has nothing to do.
+# `dev` (every extra and the tools, in the versions of constraints.txt). `bench` is for an environment of its own: every extra
+# and the tools for measuring. It never uninstalls anything. A stamp in .venv records the level and the checksum of the
+# inputs, so that a second call has nothing to do.
 
 venv=.venv
 stamp=$venv/proofstream-installed
@@ -17,7 +18,7 @@ fail() {
 }
 
 rank() {
-    case $1 in demo) echo 1 ;; all) echo 2 ;; dev) echo 3 ;; *) echo 0 ;; esac
+    case $1 in demo) echo 1 ;; all) echo 2 ;; dev) echo 3 ;; bench) echo 4 ;; *) echo 0 ;; esac
 }
 
 # Sets PYTHON to the interpreter that makes .venv: $PYTHON if set, else the first one on PATH that is new enough.
@@ -92,6 +93,11 @@ need() {
             say "installing proofstream with all its extras and the tools for testing into $venv"
             install 'pip>=25.1' # the first version with dependency groups
             install -e '.[all]' --group dev -c constraints.txt
+            ;;
+        bench)
+            say "installing proofstream with all its extras and the tools for measuring into $venv"
+            install 'pip>=25.1'
+            install -e '.[all]' --group bench -c constraints.txt
             ;;
     esac
     printf '%s\n' "$wanted" "$PWD" "$inputs" >"$stamp"
