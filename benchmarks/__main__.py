@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import harness
+import report
 from harness import ROOT, Result
 
 FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results"
 TURNS = 5
 """How often both trees are measured when they are compared."""
 
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument(
         "--short", action="store_const", const="short", dest="form", help="a minute, to see that all work"
     )
-    parser.add_argument("--long", action="store_const", const="long", dest="form", help="ten times as much of each")
+    parser.add_argument("--long", action="store_const", const="long", dest="form", help="much more of each, for memory")
     parser.add_argument("--against", metavar="COMMIT", help="measure that commit, too, in turns; nothing is kept")
     parser.add_argument("--turns", type=int, default=TURNS, help=f"how often, with --against (default {TURNS})")
     parser.add_argument(
@@ -126,7 +126,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             measure_all(chosen, form, options.out or Path(folder))
         return
-    measure_all(chosen, form, RESULTS)
+    measure_all(chosen, form, report.RESULTS)
+    report.write()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ LAYERS = (10, 281, 5_000)
 ROUNDS = (10, 200, 5_000)
 CONNECTIONS = (1, 8, 64)
 DEADLINE_S = 300.0
+ROOM = ("host.intake_capacity=1000000", "host.lane_capacity=1000000", "host.memory_bytes=8000000000")
 
 
 class Place(NamedTuple):
@@ -37,13 +38,13 @@ class Place(NamedTuple):
     def run(self, source: Path | str, meanwhile: Callable[[int], None] | None = None) -> float:
         """Observe the source, and return the processor time; it is to drop nothing, however fast events come."""
         self.record.unlink(missing_ok=True)
-        room = ("--set", "host.intake_capacity=1000000", "--set", "host.lane_capacity=1000000")
+        room = [word for key in ROOM for word in ("--set", key)]
         words = ("--no-console", "--otlp", self.receiver.url, "--record", self.record, *room)
         command = harness.proofstream("run", source, *words)
         used = harness.process(command, cwd=self.folder, meanwhile=meanwhile, statuses=(0, 128 + signal.SIGINT))
         self.receiver.forget()
-        if b'"EventsLost"' in self.record.read_bytes():
-            raise SystemExit("growth: events were dropped, and the figures would be too low")
+        if lost := [line for line in self.record.read_bytes().splitlines() if b'{"EventsLost"' in line]:
+            raise SystemExit(f"growth: events were dropped, and the figures would be too low: {lost[0].decode()}")
         return used.cpu_s
 
     @property

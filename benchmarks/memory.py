@@ -17,8 +17,8 @@ import harness
 from harness import Result, Scale
 from receiver import receiving
 
-EVENTS, MOST_EVENTS = 250_000, 5_000_000
-PROOFS, MOST_PROOFS = 2_000, 10_000
+EVENTS, MOST_EVENTS = 125_000, 5_000_000
+PROOFS, MOST_PROOFS = 1_000, 10_000
 SESSIONS, MOST_SESSIONS = 400, 2_000
 POINTS = 60
 """Points of a curve in the plot."""

@@ -18,7 +18,7 @@ import harness
 from harness import Result, Scale
 from receiver import Receiver, receiving
 
-PROOFS = 5
+PROOFS = 3
 FOLDER = Path(__file__).parent
 
 SIDES = {

@@ -1,0 +1,76 @@
+"""The benchmarks still work, and docs/performance.md shows their figures. How fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if "\n    harness.main(measure)\n" in path.read_text("utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_gives_figures(name: str, tmp_path: Path) -> None:
+    into = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, FOLDER / f"{name}.py", "--short", "--json", into],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "plugins")])},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[dict[str, Any]] = json.loads(into.read_text("utf-8"))["results"]
+    assert results
+    for result in results:
+        assert result["name"]
+        assert result["unit"]
+        assert math.isfinite(result["value"]), result
+        assert math.isfinite(result["noise"]), result
+    shown = [result["name"] for result in results if not result["series"]]
+    assert len(shown) == len(set(shown))
+    assert len(done.stdout.splitlines()) == len(shown)
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return runpy.run_path(str(FOLDER / "report.py"))
+
+
+def test_the_page_shows_the_figures_that_are_kept(report: dict[str, Any]) -> None:
+    text = report["PAGE"].read_text("utf-8")
+    assert text == report["page"](text, report["kept"]()), "run: .venv-bench/bin/python benchmarks/report.py"
+
+
+def test_the_page_has_a_place_for_each_benchmark(report: dict[str, Any]) -> None:
+    blocks: list[str] = report["BLOCK"].findall(report["PAGE"].read_text("utf-8"))
+    assert {words.partition(" ")[2] for words in blocks} - {""} >= set(NAMES)
+
+
+def test_figures_are_shown_with_their_noise_and_goal(report: dict[str, Any]) -> None:
+    result, measured = report["Result"], report["Measured"]
+    rows = [
+        result("one way", 0.4126, "x", 0.05, "another", goal=0.4),
+        result("a long run", 1234.5, "us", note="of many"),
+        result("kept", 97.25, "%", goal=97.0, better="higher"),
+    ]
+    text = "".join(f"<!-- made by scripts/bench: {words} -->\nold\n<!-- end -->\n" for words in ("goals", "figures it"))
+    page: str = report["page"](text, {"it": measured("usual", 1.0, {}, rows)})
+    assert "old" not in page
+    assert "| one way | another | at most 0.4 times | 0.413 ± 0.05 times | **missed** |" in page
+    assert "| kept |  | at least 97 % | 97.2 % | reached |" in page
+    assert "| a long run | 1,230 µs | of many |" in page
