@@ -58,7 +58,7 @@ def measure(scale: Scale) -> list[Result]:
     events = scale.of(EVENTS)
     with tempfile.TemporaryDirectory() as name, receiving() as receiver:
         place = Place(Path(name), receiver)
-        idle_s = min(from_file(place, harness.proof(1, 1), 1) for _ in range(3))
+        idle_s = min(from_file(place, harness.proof(1, 1), 1) for _ in range(scale.rounds))
 
         def us(run: Callable[[], float], count: int) -> Callable[[], float]:
             return lambda: (run() - idle_s) / count * 1e6

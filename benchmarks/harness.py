@@ -61,7 +61,7 @@ class Scale(NamedTuple):
         return max(least, round(count * self.size))
 
 
-FORMS = {"short": Scale(0.02, 1), "compare": Scale(0.3, 1), "usual": Scale(1.0, 3), "long": Scale(40.0, 3)}
+FORMS = {"short": Scale(0.02, 1), "compare": Scale(1.0, 1), "usual": Scale(1.0, 3), "long": Scale(40.0, 3)}
 
 
 class Result(NamedTuple):

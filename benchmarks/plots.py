@@ -8,7 +8,6 @@ from pathlib import Path
 import matplotlib as mpl
 from harness import Result
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 
@@ -60,13 +59,20 @@ def memory(results: Sequence[Result], path: Path) -> None:
     figure, ax = plt.subplots(figsize=(9, 3.2))
     for (name, points), color in zip(by_series(results).items(), COLORS, strict=False):
         label = name.rpartition("many ")[2]
-        ax.plot([point.x or 0.0 for point in points], [point.value for point in points], color=color, label=label)
-    bound(ax, next((result.goal for result in results if result.goal and result.name.endswith("highest")), None), "MB")
+        ax.plot(
+            [point.x or 0.0 for point in points],
+            [point.value for point in points],
+            color=color,
+            linewidth=1.2,
+            label=label,
+        )
+    goal = next(result.goal for result in results if result.goal is not None and result.name.endswith("highest"))
+    ax.axhline(goal, color=RED, linestyle="--", linewidth=1, label=f"goal: {goal:g} MB")
     ax.set_ylim(bottom=0)
     ax.set_xlim(0, 100)
     ax.set_xlabel("% of the run")
     ax.set_ylabel("resident memory, MB")
-    ax.legend(loc="lower right", frameon=False, ncols=3)
+    ax.legend(loc="lower right", frameon=False, ncols=4)
     save(figure, path)
 
 
@@ -83,7 +89,7 @@ def peers(results: Sequence[Result], path: Path) -> None:
         ax.barh(place, alone, color=RED, label="on the prover's thread" if place == 0 else None)
         rest = max(0.0, whole - alone)
         ax.barh(place, rest, left=alone, color=BLUE if ours else GREY, alpha=0.55)
-        ax.text(max(whole, alone), place, f"  {alone:.3g} + {rest:.3g}", va="center", fontsize=9)
+        ax.text(max(whole, alone), place, f" {alone:.3g} + {rest:.3g}", va="center", fontsize=9)
     ax.set_yticks(range(len(sides)), list(sides))
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
@@ -99,13 +105,6 @@ def by_series(results: Sequence[Result]) -> Mapping[str, list[Result]]:
         if result.series:
             found.setdefault(result.series, []).append(result)
     return found
-
-
-def bound(ax: Axes, value: float | None, unit: str) -> None:
-    """Draw a goal as a line."""
-    if value is not None:
-        ax.axhline(value, color=RED, linestyle="--", linewidth=1)
-        ax.text(1, value, f"goal: {value:g} {unit}", color=RED, va="bottom", fontsize=9)
 
 
 def save(figure: Figure, path: Path) -> None:
