@@ -47,7 +47,7 @@ def test_a_benchmark_gives_figures(name: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     return runpy.run_path(str(FOLDER / "report.py"))
 
 
