@@ -80,7 +80,7 @@ def measure(scale: Scale) -> list[Result]:
         for rounds in fitting(ROUNDS, events // 4):
             lines = harness.proof(events // rounds, rounds, activations=False)
             sides["rounds"][rounds] = us(partial(from_file, place, lines, 1), len(lines))
-        for connections in fitting(CONNECTIONS, events // 40):
+        for connections in fitting(CONNECTIONS, events // 200):
             lines = harness.proof(max(1, round(events / connections / 10)), 7)
             run = partial(from_connections, place, lines, connections)
             sides["connections"][connections] = us(run, len(lines) * connections)
