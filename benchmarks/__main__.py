@@ -77,7 +77,7 @@ def compare(chosen: Sequence[str], form: str, commit: str, turns: int) -> None:
     with checked_out(commit) as base, tempfile.TemporaryDirectory() as folder:
         into = Path(folder) / "figures.json"
         for name in chosen:
-            # Compiled and in the disk's cache on both sides, before they are compared.
+            # In the disk's cache on both sides, before they are compared.
             sides = {"here": ROOT, "there": base}
             for tree in sides.values():
                 run(name, "short", into, tree)
