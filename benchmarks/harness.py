@@ -46,6 +46,10 @@ DEADLINE_S = 7200.0
 """A measured process that takes longer is killed."""
 
 
+# logfire, one of the peers, has a plugin for pydantic, which would load all of logfire into every process.
+os.environ["PYDANTIC_DISABLE_PLUGINS"] = "logfire-plugin"
+
+
 class Scale(NamedTuple):
     """How much is measured.
 

@@ -57,8 +57,11 @@ def measure(scale: Scale) -> list[Result]:
     proof, short_proof = harness.proof(), harness.proof(3, 4)
     events = min(scale.of(EVENTS), MOST_EVENTS)
     proofs, sessions = min(scale.of(PROOFS), MOST_PROOFS), min(scale.of(SESSIONS), MOST_SESSIONS)
+    times = -(-events // len(proof))
+    without_rerun = through_all("events, without rerun", [proof], times, rerun=False)
     return [
-        *through_all("events", [proof], -(-events // len(proof))),
+        *through_all("events", [proof], times),
+        *(result for result in without_rerun if not result.series and result.name.endswith("highest")),
         *through_all("proofs", [short_proof], proofs),
         *through_all("sessions", [of_session(short_proof, number) for number in range(sessions)], 1),
     ]
@@ -73,13 +76,13 @@ def of_session(lines: Sequence[bytes], number: int) -> list[bytes]:
     ]
 
 
-def through_all(what: str, streams: Sequence[Sequence[bytes]], times: int) -> list[Result]:
-    """Let all plugins work on the streams, one after the other."""
+def through_all(what: str, streams: Sequence[Sequence[bytes]], times: int, *, rerun: bool = True) -> list[Result]:
+    """Let all plugins, or all but one, work on the streams, one after the other."""
     with tempfile.TemporaryDirectory() as name, receiving() as receiver:
         folder, watch = Path(name), Watch()
         count = harness.write(folder / "lines.jsonl", [line for lines in streams for line in lines], times)
         words = ["--otlp", receiver.url, "--record", "out.jsonl", "--console"]
-        if has_rerun := importlib.util.find_spec("rerun") is not None:
+        if has_rerun := rerun and importlib.util.find_spec("rerun") is not None:
             words += ["--rerun", "file:out.rrd"]
 
         def look(pid: int) -> None:
@@ -89,7 +92,7 @@ def through_all(what: str, streams: Sequence[Sequence[bytes]], times: int) -> li
         command = harness.proofstream("run", "lines.jsonl", *words)
         child = harness.process(command, cwd=folder, meanwhile=look)
     number = times if len(streams) == 1 and what == "proofs" else len(streams)
-    many = f"{count:,} events" if what == "events" else f"{number:,} {what}, {count:,} events"
+    many = f"{count:,} events" if what.startswith("events") else f"{number:,} {what}, {count:,} events"
     note = f"{many}, {child.cpu_s / count * 1e6:.0f} us of processor time each{'' if has_rerun else '; without rerun'}"
     return watch.results(f"memory, many {what}", note)
 
