@@ -7,9 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from rich.console import Console, Group
-from rich.text import Text
+from rich.style import Style
+from rich.text import Span, Text
 
 from proofstream import LogLevel, safe_text
 from proofstream_console import words
@@ -33,7 +35,7 @@ _LAST_WAIT_S = 0.25
 _DRAW_AGAIN_EVERY_S = 2.0
 """Another program may have cleared the terminal, or written over the view."""
 
-_SUSPENDED_S = 0.3
+_SUSPENDED_S = 0.4
 """A process that has not looked at the terminal for so long was suspended, and the shell has used the terminal."""
 
 _GAP_FROM_LINES = (12, 30)
@@ -42,6 +44,13 @@ what others write until that is seen lands there.
 """
 
 _LEVEL_STYLES = {LogLevel.Warn: "yellow", LogLevel.Error: "bold red"}
+
+_Look: TypeAlias = tuple[str, str | Style, tuple[Span, ...]]
+
+
+def _look_of(line: Text) -> _Look:
+    """Return all that a row's bytes depend on, but for the terminal's colours, which do not change."""
+    return line.plain, line.style, tuple(line.spans)
 
 
 class LiveFace:
@@ -69,13 +78,14 @@ class LiveFace:
         self._lock = threading.Lock()
         self._draw_again = Throttle(_DRAW_AGAIN_EVERY_S, start=0.0)
         self._first_end: Text | None = None
+        self._styled_before: dict[_Look, str] = {}
 
     def show_news(self, now: float) -> None:
         """Draw the view, and insert the news above it."""
         columns, lines = size = self._measure()
         gap = sum(lines >= least for least in _GAP_FROM_LINES)
         view = self._view.lines(width=columns, height=lines - gap) if lines >= LEAST_ROWS else []
-        rows = [*[""] * gap, *self._styled(view)]
+        rows = [*[""] * gap, *self._styled_rows(view)]
         self._draw(size, rows, self._styled(self._above(now, last=False)), again=self._draw_again.is_due(now))
         if self._output.look is None:
             self._output.look = self._look
@@ -111,15 +121,31 @@ class LiveFace:
             if frame:
                 self._output.write(frame)
 
-    def _look(self) -> None:
-        """Put the view where it belongs, sooner than a new one can be made. Called on the writer's thread."""
+    def _look(self) -> bool:
+        """Put the view where it belongs, sooner than a new one can be made. Called on the writer's thread.
+
+        Return whether it was somewhere else.
+        """
         size = self._output.size() or self._size
-        if self._was_suspended() or self._anchor.is_displaced(size):
+        has_changed = self._was_suspended() or self._anchor.is_displaced(size)
+        if has_changed:
             self._draw(self._size, self._anchor.rows, (), again=True)
         self._looked_at = time.monotonic()
+        return has_changed
 
     def _was_suspended(self) -> bool:
         return time.monotonic() - self._looked_at > _SUSPENDED_S
+
+    def _styled_rows(self, lines: list[Text]) -> list[str]:
+        """Return the same for lines that take one row each. Most of them are as in the view before, which costs less."""
+        looks = [_look_of(line) for line in lines]
+        new = {look: line for look, line in zip(looks, lines, strict=True) if look not in self._styled_before}
+        rows = self._styled(list(new.values()))
+        if len(rows) != len(new):
+            return self._styled(lines)
+        styled = self._styled_before | dict(zip(new, rows, strict=True))
+        self._styled_before = {look: styled[look] for look in looks}
+        return [styled[look] for look in looks]
 
     def _styled(self, lines: list[Text]) -> list[str]:
         """Return the rows that lines take, with their colours as control sequences."""

@@ -18,6 +18,7 @@ from proofstream_console.formats import (
     index,
     kind_style,
 )
+from proofstream_console.pace import Throttle
 from proofstream_console.panels import draw_panels
 from proofstream_console.proof_summary import LayerSummary
 from proofstream_console.proof_view import ProofView, append_if_fits, both_sides, reach_of
@@ -39,6 +40,9 @@ _STRIP_ROWS = 2
 _LINES_PER_PANEL = 12
 """A terminal has a row of panels for so many lines, beyond the first ones."""
 
+_PANELS_EVERY_S = 0.5
+"""The fewest seconds between two drawings of the panels: figures that change faster cannot be read."""
+
 _SPACIOUS_FROM_LINES = 30
 """A terminal of so many has empty lines between the parts of the view."""
 
@@ -58,6 +62,8 @@ class LiveView:
         self._max_proofs = max_proofs
         self._body_height = 0
         self._reach = 0
+        self._panels_drawn: tuple[tuple[int, int, int], list[Text]] = ((0, 0, 0), [])
+        self._draw_panels = Throttle(_PANELS_EVERY_S, start=float("-inf"))
 
     def lines(self, *, width: int, height: int) -> list[Text]:
         """Return the view for a terminal of that size: at most two thirds of its lines, none wider than it is."""
@@ -77,7 +83,14 @@ class LiveView:
         return lines
 
     def _panels(self, width: int, room: int, rows: int) -> list[Text]:
-        return draw_panels(self._summary, width=width, room=room, rows=max(0, rows)) if self._summary.by_kind else []
+        if not self._summary.by_kind:
+            return []
+        place = (width, room, max(0, rows))
+        drawn_for, panels = self._panels_drawn
+        if drawn_for != place or self._draw_panels.is_due(self._summary.running_s):
+            panels = draw_panels(self._summary, width=width, room=room, rows=max(0, rows))
+            self._panels_drawn = (place, panels)
+        return list(panels)
 
     # The body: the open proofs and their layers, and the sessions that wait for one
 

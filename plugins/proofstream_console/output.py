@@ -26,7 +26,9 @@ _PIECE_BYTES = 1024
 one."""
 
 _POLL_S = 0.1
-_LOOK_EVERY_S = 0.015
+_LOOK_EVERY_S = 0.1
+_LOOK_CLOSELY_S, _CLOSELY_FOR_S = 0.015, 1.0
+"""How often a terminal is looked at that has just changed: a window that is being resized changes many times."""
 
 
 class Output:
@@ -40,7 +42,8 @@ class Output:
         encoding: Of the stream.
         is_broken: Whether writing to the stream has failed.
         unshown_bytes: Bytes that were written here and are not known to have reached the stream.
-        look: Called now and then by the thread that writes, while there is nothing to write.
+        look: Called now and then by the thread that writes, while there is nothing to write. Returns whether the
+            terminal has changed; then it is called more often for a while.
     """
 
     def __init__(self, target: IO[str]) -> None:
@@ -53,7 +56,8 @@ class Output:
         self.encoding = getattr(target, "encoding", None) or "utf-8"
         self.is_broken = False
         self.unshown_bytes = 0
-        self.look: Callable[[], object] | None = None
+        self.look: Callable[[], bool] | None = None
+        self._closely_until = 0.0
         self._thread = None if self._fd is None else self._start(self._fd)
 
     def isatty(self) -> bool:
@@ -164,16 +168,17 @@ class Output:
     def _next_piece(self) -> bytes:
         """Return whole lines, because other writers' lines may come in between; empty at the end."""
         while not self._has_work():
-            if self.look is not None:
-                self.look()
+            if self.look is not None and self.look():
+                self._closely_until = time.monotonic() + _CLOSELY_FOR_S
         with self._changed:
             end = self._backlog.rfind(b"\n", 0, _PIECE_BYTES) + 1 or self._backlog.find(b"\n") + 1
             return bytes(self._backlog[:end] if end else self._backlog)
 
     def _has_work(self) -> bool:
         """Wait for something to write, or for the end. Return False when it is time to look."""
+        is_close = time.monotonic() < self._closely_until
         with self._changed:
-            wait_s = None if self.look is None else _LOOK_EVERY_S
+            wait_s = None if self.look is None else _LOOK_CLOSELY_S if is_close else _LOOK_EVERY_S
             return self._changed.wait_for(lambda: bool(self._backlog) or self._closed or self.is_broken, wait_s)
 
     def _write_to_target(self, data: bytes) -> None:

@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     mode: Mode = "auto"
-    refresh_s: Annotated[float, Meta(ge=0.02, le=10)] = 0.125
+    refresh_s: Annotated[float, Meta(ge=0.02, le=10)] = 0.2
     max_layers: Annotated[int, Meta(ge=1, le=100)] = 8
     max_proofs: Annotated[int, Meta(ge=1, le=100)] = 20
     slowest: Annotated[int, Meta(ge=0, le=100)] = 5
