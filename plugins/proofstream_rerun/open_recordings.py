@@ -165,9 +165,9 @@ class OpenRecordings:
         """Let the recording of a proof that has ended linger, so that late events still find it."""
         self._linger(self.running.pop(proof))
 
-    def of_ended_proof(self, proof: Proof) -> OpenRecording | None:
-        """Return the recording of a proof that has ended, if it still waits for late events; else None."""
-        return next((opened for opened in self._lingering if opened.scene.proof is proof), None)
+    def of_proof(self, proof: Proof) -> OpenRecording | None:
+        """Return a proof's recording, if it is open or still waits for late events after its end; else None."""
+        return self.running.get(proof) or next((one for one in self._lingering if one.scene.proof is proof), None)
 
     def find_proof(self, session_id: str, proof_ordinal: int) -> OpenRecording | None:
         """Return the recording of a session's proof by the proof's number; None if it is no longer open."""

@@ -15,6 +15,7 @@ from proofstream import (
     GpuTelemetry,
     Interval,
     Noted,
+    NotedRounds,
     Opened,
     PluginHealth,
     Proof,
@@ -24,6 +25,7 @@ from proofstream import (
     SessionClosed,
     SessionOpened,
     StateProgramCost,
+    SumcheckRound,
     Timelines,
     TraceStarted,
     __version__,
@@ -50,7 +52,7 @@ WRITE_SHARE = 0.01
 """The share of the time that writing may take. Slow writes become rarer, with more rows in each."""
 LONGEST_WAIT_S = 1.0
 """The most seconds between two writes, if there is something to write."""
-MAX_WAITING_EVENTS = 2048
+MAX_WAITING_EVENTS = 512
 """When this many events wait, they are drawn before the next write is due."""
 MAX_WAITING_ROWS = 8192
 """When this many rows of one recording wait, they are written before the next write is due."""
@@ -171,20 +173,38 @@ class Painter:
     def _draw_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0
-        for envelope in waiting:
-            self._take(envelope)
+        feed_rounds = self._timelines.feed_rounds
+        place, end = 0, len(waiting)
+        while place < end:
+            envelope = waiting[place]
+            # Nearly all events of a long proof are rounds, so those of a layer are taken together.
+            rounds = feed_rounds(waiting, place) if type(envelope.event) is SumcheckRound else None
+            if rounds is None:
+                self._take(envelope)
+                place += 1
+            else:
+                self._take_rounds(rounds)
+                place += len(rounds.envelopes)
 
     def _is_crowded(self) -> bool:
         return any(recording.scene.canvas.waiting > MAX_WAITING_ROWS for recording in self._recordings)
 
     # Envelopes
 
+    def _take_rounds(self, noted: NotedRounds) -> None:
+        layer = noted.interval
+        proof = layer.proof
+        recording = None if proof is None else self._recordings.of_proof(proof)
+        if recording is None:
+            self._unplaced += len(noted.envelopes)
+        else:
+            recording.scene.draw_rounds(layer, noted.envelopes)
+
     def _take(self, envelope: Envelope) -> None:
         # These bypass the timelines, which would attribute them to whichever proof is open.
         aside = self._aside.get(type(envelope.event))
         if aside is not None and aside(envelope, envelope.event):
             return
-        running = self._recordings.running
         for change in self._timelines.feed(envelope):
             interval = change.interval
             proof = interval if interval is None or isinstance(interval, Proof) else interval.proof
@@ -192,7 +212,7 @@ class Painter:
                 self._take_alone(change)
             elif isinstance(change, Opened) and interval is proof:
                 self._begin_proof(proof, change.envelope)
-            elif (recording := running.get(proof) or self._recordings.of_ended_proof(proof)) is None:
+            elif (recording := self._recordings.of_proof(proof)) is None:
                 self._unplaced += 1  # its recording was closed because too many were open
             elif isinstance(change, Noted):
                 recording.scene.draw_event(change.envelope)

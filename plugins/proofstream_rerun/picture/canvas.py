@@ -6,6 +6,8 @@ MAX_ENTITIES tracks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from proofstream import Envelope
@@ -106,6 +108,18 @@ class Canvas:
         wall_ns = min(envelope.time_unix_nano, _LAST_NS)
         self._now = max(self._now[0], wall_ns - self._started_ns), envelope.seq, wall_ns
 
+    def move_through(self, envelopes: Sequence[Envelope]) -> list[Moment]:
+        """Draw at the time of the last of these events from now on, and return the moment of each."""
+        if self._first_seq is None:
+            self._first_seq = envelopes[0].seq
+        started_ns = self._started_ns
+        walls = [min(envelope.time_unix_nano, _LAST_NS) for envelope in envelopes]
+        elapsed = accumulate([wall_ns - started_ns for wall_ns in walls], max, initial=self._now[0])
+        next(elapsed)  # the time before these events
+        moments = list(zip(elapsed, [envelope.seq for envelope in envelopes], walls, strict=True))
+        self._now = moments[-1]
+        return moments
+
     @property
     def last_seq(self) -> int:
         """The sequence number of the latest event that was drawn."""
@@ -132,16 +146,31 @@ class Canvas:
 
         `look` and `keep` count only for the first row of an entity.
         """
-        track = self.tracks.get(path)
+        track = self.tracks.get(path) or self._new_track(path, look, keep)
         if track is None:
-            if len(self.tracks) >= MAX_ENTITIES:
-                self.undrawn += 1
-                return
-            track = self.tracks[path] = Track(path, look, keep)
+            self.undrawn += 1
+            return
         self.waiting += 1
         rows = track.pending
         rows.marks.append(mark)
         rows.moments.append(self._now if moment is None else moment)
+
+    def add_rows(self, path: str, marks: Sequence[Mark], moments: Sequence[Moment], look: Look, *, keep: int) -> None:
+        """Add rows at given moments; see `add_row`."""
+        track = self.tracks.get(path) or self._new_track(path, look, keep)
+        if track is None:
+            self.undrawn += len(marks)
+            return
+        self.waiting += len(marks)
+        rows = track.pending
+        rows.marks += marks
+        rows.moments += moments
+
+    def _new_track(self, path: str, look: Look, keep: int) -> Track | None:
+        if len(self.tracks) >= MAX_ENTITIES:
+            return None
+        track = self.tracks[path] = Track(path, look, keep)
+        return track
 
     def add_log_line(self, path: str, text: str, level: str) -> None:
         """Add a line to a log."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from proofstream import LayerKind
@@ -30,7 +32,7 @@ class Layer:
         self.cost = cost
         self.state = LayerState.WAITING
         self.total = 0
-        self._seen: dict[int, None] = {}
+        self._seen: set[int] = set()
         self._last = -1
 
     @property
@@ -38,28 +40,24 @@ class Layer:
         """The number of rounds that have a bar."""
         return len(self._seen)
 
-    def add_round(self, number: int, total: int) -> bool:
-        """Add a round's bar. Returns False if there is no room for it."""
-        if number >= MAX_ROUNDS:
-            return False
-        if total != self.total:
-            self._make_room(number, total)
-        if number > self._last:
-            self._last = number
-            if number >= self.total:
-                self._make_room(number, total)
-        self._seen[number] = None
-        return True
-
-    def _make_room(self, number: int, total: int) -> None:
-        # Never trust `total` alone: a producer may announce fewer rounds than it sends.
-        self.total = min(MAX_ROUNDS, max(total, number + 1, self.total))
+    def add_rounds(self, numbers: Sequence[int], totals: Sequence[int]) -> int:
+        """Add the bars of rounds, each with the announced number of rounds; return how many found room."""
+        if max(numbers) >= MAX_ROUNDS:
+            fitting = [pair for pair in zip(numbers, totals, strict=True) if pair[0] < MAX_ROUNDS]
+            if not fitting:
+                return 0
+            numbers, totals = zip(*fitting, strict=True)
+        self._seen.update(numbers)
+        self._last = max(self._last, *numbers)
+        # Never trust the announced number alone: a producer may send more rounds than it announces.
+        self.total = min(MAX_ROUNDS, max(self.total, self._last + 1, *totals))
+        return len(numbers)
 
     def moved(self, place: Place) -> Layer:
         """Return a copy of the layer in another place. Its state is not copied: the new walk sets it."""
         layer = Layer(place, self.kind, self.cost)
-        for number in self._seen:
-            layer.add_round(number, self.total)
+        if self._seen:
+            layer.add_rounds([*self._seen], [self.total] * len(self._seen))
         return layer
 
     def parts(self, *, with_node: bool) -> list[Placed]:

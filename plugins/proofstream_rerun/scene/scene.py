@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -229,6 +229,20 @@ class Scene:
             self.canvas.move_to(envelope)
             handler(envelope.event)
 
+    def draw_rounds(self, layer: Interval, envelopes: Sequence[Envelope]) -> None:
+        """Draw rounds of an open layer; the same as `draw_event` for each."""
+        index = layer.key
+        if index is None or index not in self.grid.walk.layers or self.grid.walk.shows_rounds:
+            for envelope in envelopes:
+                self.draw_event(envelope)
+            return
+        moments = self.canvas.move_through(envelopes)
+        rounds = [cast("SumcheckRound", envelope.event) for envelope in envelopes]
+        self.grid.walk.add_rounds(index, [event.round for event in rounds], [event.total_rounds for event in rounds])
+        self._latest_round = rounds[-1], layer
+        shown = [_shown(event, layer) for event in rounds]
+        self.canvas.add_rows("gkr/rounds", shown, moments, _ROUNDS, keep=_KEPT_ROUNDS)
+
     def draw_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> None:
         """Plot measured figures of devices."""
         self.canvas.move_to(envelope)
@@ -311,13 +325,10 @@ class Scene:
         index = event.layer_idx
         if index not in self.grid.walk.layers and not self.grid.has_room(index):
             return
-        self.grid.walk.add_round(index, event.round, event.total_rounds)
+        self.grid.walk.add_rounds(index, [event.round], [event.total_rounds])
         layer = None if self.proof is None else self.proof.open_layers.get(index)
         self._latest_round = event, layer
-        # The polynomial gives the claim; without one, the producer's word for it is drawn, unless it is made up.
-        if event.poly_deg2 is None and event.poly_deg3 is None:
-            event = _without_placeholder(event, layer)
-        self.canvas.add_row("gkr/rounds", event, _ROUNDS, keep=_KEPT_ROUNDS)
+        self.canvas.add_row("gkr/rounds", _shown(event, layer), _ROUNDS, keep=_KEPT_ROUNDS)
 
     # Text
 
@@ -361,6 +372,14 @@ class Scene:
         label = f"aborted {texts.last_place(proof)}: {safe_text(proof.aborted_reason or '', 120)}"
         points = Points([(x, layout.above(layer.cost), z)], [label], palette.ABORTED)
         self.canvas.add_row("gkr/aborted", points, _ABORT)
+
+
+def _shown(event: SumcheckRound, layer: Interval | None) -> SumcheckRound:
+    """Return the round as it is plotted.
+
+    The polynomial gives the claim; without one, the producer's word for it is drawn, unless it is made up.
+    """
+    return _without_placeholder(event, layer) if event.poly_deg2 is None and event.poly_deg3 is None else event
 
 
 def _without_placeholder(event: SumcheckRound, layer: Interval | None) -> SumcheckRound:

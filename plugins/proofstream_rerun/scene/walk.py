@@ -93,16 +93,22 @@ class WalkDrawing:
         else:
             self.undrawn_devices += 1
 
-    def add_round(self, index: int, number: int, total: int) -> None:
-        """Add the bar of a layer's round; `number` counts from 0."""
+    @property
+    def shows_rounds(self) -> bool:
+        """Whether layers are drawn while their rounds come, even if no write is due."""
+        return self._rows_per_layer > 1
+
+    def add_rounds(self, index: int, numbers: Sequence[int], totals: Sequence[int]) -> None:
+        """Add the bars of a layer's rounds, whose numbers count from 0."""
         layer = self.layers.get(index) or self.layer_at(index)
-        if not layer.add_round(number, total):
-            self.undrawn_rounds += 1
+        added = layer.add_rounds(numbers, totals)
+        self.undrawn_rounds += len(numbers) - added
+        if not added:
             return
         # Rounds are by far the most frequent events. Of several in a row, only the first one has to mark its group.
         if layer is not self._touched:
             self._touch(index, layer)
-        if self._rows_per_layer > 1 and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
+        if self.shows_rounds and layer.rounds % max(1, layer.total // self._rows_per_layer) == 0:
             self._draw_group(index // self._groups.size)
 
     def end_layer(self, index: int, state: LayerState) -> None:

@@ -27,7 +27,7 @@ def test_a_group_is_drawn_whole_when_the_walk_leaves_it() -> None:
                 gpu_device=None,
             )
         )
-        walk.add_round(index, 0, 1)
+        walk.add_rounds(index, [0], [1])
         walk.end_layer(index, LayerState.PROVED)
 
     groups = [track for path, track in canvas.tracks.items() if path.startswith("gkr/layers/")]
