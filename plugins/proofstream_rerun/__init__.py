@@ -92,7 +92,7 @@ class RerunPlugin:
             self._painter.consume(batch)
         else:
             self._painter.tick()
-        self._outlets.tick()
+        self._outlets.tick(is_idle=not batch)
 
     @hookimpl
     def proofstream_report_health(self) -> Mapping[str, int]:

@@ -193,12 +193,15 @@ class Outlets:
         elif unreleased_streams() >= RELEASE_AFTER:
             release_closed_streams()  # at once, because no stream of a file waits for a peer
 
-    def tick(self) -> None:
-        """Look after all destinations: flush files, send snapshots that are due."""
+    def tick(self, *, is_idle: bool = False) -> None:
+        """Look after all destinations: flush files, send snapshots that are due, and tidy up if no events arrive."""
         if self._is_dead:
             return
         for file in self._files:
             file.tick()
+        is_at_rest = is_idle and not self._peers and all(file.is_at_rest for file in self._files)
+        if is_at_rest and unreleased_streams():
+            release_closed_streams()  # each wakes up a few times a second until it is released
         self._hold_left_s = _HOLD_ALL_S
         self._look_after_peers()
 

@@ -46,6 +46,7 @@ class _OpenFile:
     stream: rr.RecordingStream
     flushed_at: float
     is_dirty: bool = True
+    is_on_disk: bool = False
 
 
 class FileOutlet:
@@ -172,6 +173,11 @@ class FileOutlet:
         for recording_id, opened in list(self._open.items()):
             self._flush_if_due(recording_id, opened)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether everything was flushed, so that a flush of all streams has nothing to wait for."""
+        return all(opened.is_on_disk and not opened.is_dirty for opened in self._open.values())
+
     def _flush_if_due(self, recording_id: str, opened: _OpenFile) -> None:
         now = self._clock()
         if not opened.is_dirty or now - opened.flushed_at < FLUSH_EVERY_S:
@@ -181,6 +187,7 @@ class FileOutlet:
 
     def _flush(self, recording_id: str, opened: _OpenFile) -> None:
         flushed, reason = flush(opened.stream, _FLUSH_S)
+        opened.is_on_disk = flushed is Flushed.DONE
         if flushed is Flushed.BROKEN:  # Rerun's writer has stopped; nothing later would reach the file
             self._give_up(self._open.pop(recording_id), reason)
             opened.stream.disconnect()

@@ -39,6 +39,7 @@ class Pace:
         flush_s: How long a flush may take.
         first_check_s: From a connect to the first check of the viewer.
         check_s: Between two checks of a connected viewer.
+        longest_check_s: Between two checks while nothing is sent. `check_s` doubles up to it.
         retry_s: Until an address is tried again. It doubles with each failure.
         longest_retry_s: The upper limit of that doubling.
         stuck_s: How long one call of Rerun may last before the viewer counts as stuck.
@@ -49,6 +50,7 @@ class Pace:
     flush_s: float = 0.5
     first_check_s: float = 0.1
     check_s: float = 1.0
+    longest_check_s: float = 4.0
     retry_s: float = 0.25
     longest_retry_s: float = 5.0
     stuck_s: float = 3.0
@@ -127,6 +129,7 @@ class PeerOutlet:
         self._viewer_streams: ViewerStreams = ViewerStreams(viewer.url, self.sender)
         self._position = 0
         self._retry_s = self._pace.retry_s
+        self._check_s = self._pace.check_s
         self._due = 0.0  # when to probe or check next
         self._has_told = False
         self._is_last_try = False
@@ -348,7 +351,8 @@ class PeerOutlet:
         flushed = Flushed.SLOW if answer is Answer.SILENT else self._flush(self._pace.flush_s)
         if flushed is Flushed.BROKEN:  # `_flush` has already dropped the connection
             return
-        self._due = time.monotonic() + (self._pace.check_s if flushed is Flushed.DONE else self._pace.retry_s)
+        self._due = time.monotonic() + (self._check_s if flushed is Flushed.DONE else self._pace.retry_s)
+        self._check_s = min(self._check_s * 2, self._pace.longest_check_s)
         if flushed is Flushed.SLOW:
             self._fall_asleep(answer)
             return
@@ -397,7 +401,10 @@ class PeerOutlet:
         if page.skipped:
             self.skipped += page.skipped
             self._want_snapshot()
-        self._is_flushed = self._is_flushed and not page.entries
+        if page.entries:
+            self._is_flushed = False
+            self._check_s = self._pace.check_s
+            self._due = min(self._due, time.monotonic() + self._check_s)
         position = page.after - len(page.entries)
         with self._in_rerun():
             for entry in page.entries:

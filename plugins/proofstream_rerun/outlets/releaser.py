@@ -15,6 +15,10 @@ from proofstream_rerun.sdk.stream_release import (
 )
 
 _LOOK_EVERY_S = 0.02
+_IDLE_LOOK_S = 0.25
+"""How often to look while no streams are opened: seldom, so that an idle process can sleep."""
+_QUIET_LOOKS = 8
+"""After so many looks without a new stream, closed ones are released although they are few: each wakes up by itself."""
 _RETRY_S = 0.25
 _REST_S = 1.0
 """How long peers may take to come to rest. Those that are at rest send nothing meanwhile."""
@@ -22,7 +26,7 @@ _REST_EVERY_S = 0.002
 
 
 class Releaser:
-    """Releases closed streams whenever many were opened.
+    """Releases closed streams whenever many were opened, and once no more are.
 
     A release flushes every stream of the process, so each peer first sends what it has begun and then rests. A peer
     that does not come to rest is left alone until `MOST_UNRELEASED` streams wait. Then its connections are cut if it
@@ -48,11 +52,18 @@ class Releaser:
         self._thread.join(max(0.1, leave_by - time.monotonic()))
 
     def _run(self) -> None:
-        rest_s = _LOOK_EVERY_S
+        rest_s, seen, quiet_looks = _LOOK_EVERY_S, 0, 0
         while not self._is_stopped.wait(rest_s):
-            is_due = unreleased_streams() >= RELEASE_AFTER
+            opened = unreleased_streams()
+            quiet_looks = quiet_looks + 1 if opened == seen else 0
+            seen = opened
             # Peers that are awake pause for each attempt, so a failed one is not repeated at once.
-            rest_s = _RETRY_S if is_due and not self._release() else _LOOK_EVERY_S
+            if opened >= RELEASE_AFTER:
+                rest_s = _LOOK_EVERY_S if self._release() else _RETRY_S
+            else:
+                rest_s = _IDLE_LOOK_S if quiet_looks else _LOOK_EVERY_S
+                if opened and quiet_looks == _QUIET_LOOKS:
+                    self._release()
 
     def _release(self) -> bool:
         """Release closed streams if all peers come to rest, and return whether they do or soon will."""

@@ -17,8 +17,8 @@ MAX_SHOWN = 64
 """How many applications' layouts are remembered, so that the same one is not sent twice in a row."""
 MAX_ENDED = 8
 """How many streams of ended recordings stay open until a flush confirms that the viewer has received them."""
-_TICK_S = 0.1
-"""How long Rerun gathers single rows into a chunk: short, because a user is watching."""
+_TICK_S = 0.25
+"""How long Rerun gathers single rows into a chunk: short, because a user is watching. An idle stream wakes so often."""
 
 
 @dataclass(slots=True)
