@@ -128,8 +128,9 @@ class Painter:
     def consume(self, batch: Batch) -> None:
         """Add the next envelopes; draw and write if that is due."""
         self._waiting += batch
-        self._waiting_bytes += sum(len(envelope.raw) for envelope in batch)
-        self._is_due = self._is_due or any(type(envelope.event) in _PROMPT for envelope in batch)
+        if len(self._waiting) < MAX_WAITING_EVENTS:  # else they are drawn now, however many bytes they have
+            self._waiting_bytes += sum([len(envelope.raw) for envelope in batch])
+        self._is_due = self._is_due or not _PROMPT.isdisjoint([type(envelope.event) for envelope in batch])
         self._work()
 
     def tick(self) -> None:

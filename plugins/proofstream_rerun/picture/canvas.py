@@ -113,7 +113,9 @@ class Canvas:
         if self._first_seq is None:
             self._first_seq = envelopes[0].seq
         started_ns = self._started_ns
-        walls = [min(envelope.time_unix_nano, _LAST_NS) for envelope in envelopes]
+        walls = [envelope.time_unix_nano for envelope in envelopes]
+        if max(walls) > _LAST_NS:
+            walls = [min(wall_ns, _LAST_NS) for wall_ns in walls]
         elapsed = accumulate([wall_ns - started_ns for wall_ns in walls], max, initial=self._now[0])
         next(elapsed)  # the time before these events
         moments = list(zip(elapsed, [envelope.seq for envelope in envelopes], walls, strict=True))

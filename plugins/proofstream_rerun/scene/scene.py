@@ -237,10 +237,10 @@ class Scene:
                 self.draw_event(envelope)
             return
         moments = self.canvas.move_through(envelopes)
-        rounds = [cast("SumcheckRound", envelope.event) for envelope in envelopes]
+        rounds = cast("list[SumcheckRound]", [envelope.event for envelope in envelopes])
         self.grid.walk.add_rounds(index, [event.round for event in rounds], [event.total_rounds for event in rounds])
         self._latest_round = rounds[-1], layer
-        shown = [_shown(event, layer) for event in rounds]
+        shown = [event if event.poly_deg2 is not None else _shown(event, layer) for event in rounds]
         self.canvas.add_rows("gkr/rounds", shown, moments, _ROUNDS, keep=_KEPT_ROUNDS)
 
     def draw_telemetry(self, envelope: Envelope, event: GpuTelemetry) -> None:

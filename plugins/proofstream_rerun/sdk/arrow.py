@@ -6,7 +6,9 @@ the SDK is asked only once for a component's name and data type, with an example
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
@@ -148,6 +150,16 @@ def numbers(values: npt.NDArray[np.generic]) -> Array:
     return pa.array(values)
 
 
+def int64s(values: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Make an array of integers. The standard library packs a list in less than half of the time that numpy takes."""
+    return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
+
+
+def uint32s(values: Sequence[int]) -> npt.NDArray[np.uint32]:
+    """Make an array of integers; see `int64s`."""
+    return np.frombuffer(struct.pack(f"{len(values)}I", *values), np.uint32)
+
+
 def text(values: Sequence[str]) -> Array:
     """Convert texts to an array."""
     return pa.array(values, pa.utf8())
@@ -171,6 +183,13 @@ def pairs(type_: Type, values: Sequence[tuple[str, str]]) -> Array:
     return pa.StructArray.from_arrays(members, fields=list(type_))
 
 
+@lru_cache(maxsize=16)
+def _members(union: Type, number: Type) -> tuple[int, Sequence[Array]]:
+    """Return which of a union's members holds lists of that type of number, and an empty array for each member."""
+    types = [union.field(place).type for place in range(union.num_fields)]
+    return next(i for i in range(1, len(types)) if types[i].value_type == number), [pa.array([], one) for one in types]
+
+
 def tensors(type_: Type, values: Sequence[npt.NDArray[Any]], names: Sequence[str] = ()) -> Array:
     """Make an array of tensors, whose numbers are all of one type. Their dimensions may have names.
 
@@ -179,8 +198,8 @@ def tensors(type_: Type, values: Sequence[npt.NDArray[Any]], names: Sequence[str
     count = len(values)
     union = type_.field("buffer").type
     flat = pa.array(np.concatenate([value.ravel() for value in values]))
-    place = next(i for i in range(1, union.num_fields) if union.field(i).type.value_type == flat.type)
-    members = [pa.array([], union.field(i).type) for i in range(union.num_fields)]
+    place, empty = _members(union, flat.type)
+    members = [*empty]
     ends = pa.array(offsets([value.size for value in values]))
     members[place] = pa.ListArray.from_arrays(ends, flat, type=union.field(place).type)
     tags, firsts = np.full(count, union.type_codes[place], np.int8), np.arange(count, dtype=np.int32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,13 @@ from proofstream_rerun.sdk.arrow import (
     Component,
     TimeColumn,
     components,
+    int64s,
     numbers,
     own_component,
     strips,
     tensors,
     text,
+    uint32s,
     vectors,
 )
 
@@ -53,7 +54,6 @@ _ROUND_BYTES = 120
 _LIMBS = 4
 """A QM31 element is four M31 elements."""
 
-_FIELDS = attrgetter("layer_idx", "round", "total_rounds", "claim_value_approx", "poly_deg2", "poly_deg3")
 _MARKDOWN = "text/markdown"
 
 _BOXES = components(rr.Boxes3D(centers=[(0, 0, 0)], half_sizes=[(0, 0, 0)], colors=[0]))
@@ -75,7 +75,7 @@ ROUND_NAMES = tuple(_ROUND)
 
 def times_of(moments: Sequence[Moment]) -> tuple[TimeColumn, ...]:
     """Return the times of rows on the three timelines."""
-    flat = np.fromiter(chain.from_iterable(moments), np.int64, 3 * len(moments))
+    flat = int64s([*chain.from_iterable(moments)])
     prover_ns, seq, wall_ns = np.ascontiguousarray(flat.reshape(-1, 3).T)
     return (
         TimeColumn("prover_time", prover_ns, "duration[ns]"),
@@ -113,7 +113,8 @@ def _stock(stock: Sequence[Placed]) -> tuple[Boxes, Sequence[int]]:
 
 def _points(marks: Sequence[Points]) -> Columns:
     lengths = [len(mark.positions) for mark in marks]
-    positions = np.array(list(chain.from_iterable(mark.positions for mark in marks)), np.float32).reshape(-1, 3)
+    flat = chain.from_iterable(chain.from_iterable(mark.positions for mark in marks))
+    positions = np.fromiter(flat, np.float32, 3 * sum(lengths)).reshape(-1, 3)
     labels = list(chain.from_iterable(mark.labels for mark in marks))
     colors = np.repeat(np.array([mark.color for mark in marks], np.uint32), lengths)
     columns = [
@@ -188,35 +189,29 @@ def _clearings(marks: Sequence[Cleared]) -> Columns:
 
 
 def _rounds(rounds: Sequence[SumcheckRound]) -> Columns:
-    layers, numbers_, totals, claims, quadratics, cubics = zip(*map(_FIELDS, rounds), strict=True)
-    claimed = np.array(claims, np.float64)  # None becomes NaN
+    claimed = np.array([event.claim_value_approx for event in rounds], np.float64)  # None becomes NaN
     columns = [
-        _ROUND["Layer"].column(numbers(np.array(layers, np.uint64))),
-        _ROUND["Round"].column(numbers(np.array(numbers_, np.uint64))),
-        _ROUND["Rounds"].column(numbers(np.array(totals, np.uint64))),
-        *_polynomials(quadratics, cubics, claimed),
+        _ROUND["Layer"].column(numbers(np.array([event.layer_idx for event in rounds], np.uint64))),
+        _ROUND["Round"].column(numbers(np.array([event.round for event in rounds], np.uint64))),
+        _ROUND["Rounds"].column(numbers(np.array([event.total_rounds for event in rounds], np.uint64))),
+        *_polynomials([event.poly_deg2 or event.poly_deg3 for event in rounds], claimed),
         _SCALARS.column(numbers(claimed)),
     ]
     return columns, _ROUND_BYTES * len(rounds)
 
 
 def _polynomials(
-    quadratics: Sequence[RoundPoly | None], cubics: Sequence[RoundPolyDeg3 | None], claimed: npt.NDArray[np.float64]
+    polynomials: Sequence[RoundPoly | RoundPolyDeg3 | None], claimed: npt.NDArray[np.float64]
 ) -> Iterable[rr.ComponentColumn]:
     """Make columns of the coefficients and of p(0) + p(1), four limbs each.
 
     p(0) = c0 and p(1) is the sum of all coefficients, limb by limb modulo 2^31 - 1. A cell is empty where a round has
     no such coefficient. The first limb over 2^31 - 1 replaces the claim that the producer reports.
     """
-    polynomials = [
-        cubic if quadratic is None else quadratic for quadratic, cubic in zip(quadratics, cubics, strict=True)
-    ]
     given = [astuple(polynomial) for polynomial in polynomials if polynomial is not None]
     if not given:
         return
-    coefficients = list(chain.from_iterable(given))
-    flat = np.fromiter(chain.from_iterable(map(astuple, coefficients)), np.uint32, len(coefficients) * _LIMBS)
-    limbs = flat.reshape(-1, _LIMBS)
+    limbs = uint32s([*chain.from_iterable(map(astuple, chain.from_iterable(given)))]).reshape(-1, _LIMBS)
     lengths = np.fromiter(map(len, given), np.int64, len(given))
     starts = np.cumsum(lengths) - lengths
     has_any = np.array([polynomial is not None for polynomial in polynomials])
