@@ -14,7 +14,7 @@ from proofstream.gate import Gate
 from proofstream.intake import Chunk, EventSender, Intake, Posted, SenderInJob
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
-from proofstream.numbering import Numbering, Round, is_ordinary
+from proofstream.numbering import Numbering, Round, special_lines
 from proofstream.threads import start_thread
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
@@ -216,9 +216,8 @@ class Bus:
             self._lose_item(chunk)
             return
         lines, begin = chunk.lines, 0
-        for index, line in enumerate(lines):
-            if is_ordinary(line):
-                continue
+        for index in special_lines(lines):
+            line = lines[index]
             self._pass_ordinary(monotonic_ns, sender, lines[begin:index], taken)
             begin = index + 1
             if isinstance(line.event, SessionClosed):

@@ -19,9 +19,9 @@ _CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
 _BY_THEMSELVES = _CROWDING | {SessionClosed}
 
 
-def is_ordinary(decoded: Decoded) -> bool:
-    """Return whether a line needs no attention of its own: it only gets the next number."""
-    return type(decoded.event) not in _BY_THEMSELVES and decoded.origin == PRODUCER
+def special_lines(lines: Sequence[Decoded]) -> list[int]:
+    """Return the indices of the lines that need attention of their own; the others only get the next numbers."""
+    return [index for index, line in enumerate(lines) if type(line.event) in _BY_THEMSELVES or line.origin != PRODUCER]
 
 
 class Round:

@@ -24,7 +24,7 @@ from proofstream.events import (
 )
 from proofstream.intake import KindCounts
 from proofstream.lane_queue import LaneQueue, QueueBounds
-from proofstream.numbering import Numbering, Round, is_ordinary
+from proofstream.numbering import Numbering, Round, special_lines
 from proofstream.testing import RecordingPlugin
 from proofstream.wire import Decoded, LineDecoder, encode_event
 
@@ -76,7 +76,9 @@ class Sender:
 
 @given(st.lists(lines, min_size=1, max_size=20))
 def test_ordinary_lines_are_numbered_at_once_as_one_by_one(found: list[Decoded]) -> None:
-    ordinary = [each for each in found if is_ordinary(each)] or [line(EVENTS[0], None, None, PRODUCER)]
+    ordinary = [each for index, each in enumerate(found) if index not in special_lines(found)] or [
+        line(EVENTS[0], None, None, PRODUCER)
+    ]
     at_once, alone = Numbering(5), Numbering(5)
     one, other = Sender(), Sender()
     assert at_once.number_lines(7, one, ordinary) == [alone.number_line(7, other, each) for each in ordinary]

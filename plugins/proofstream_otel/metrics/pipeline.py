@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from proofstream import PRODUCER, Batch, Envelope, EventsLost, Log, PluginHealth, ProofEvent, SessionClosed, UnknownEvent
+from proofstream import (
+    PRODUCER,
+    Batch,
+    Envelope,
+    EventsLost,
+    Log,
+    PluginHealth,
+    ProofEvent,
+    SessionClosed,
+    UnknownEvent,
+)
 from proofstream_otel.metrics.label_values import OTHER, Labels
 from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.values.semconv import Label, Metric, Metrics

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proofstream.contracts import Feed, SessionFeed
 from proofstream.envelopes import ARRIVAL
 from proofstream.events import GpuTelemetry, PluginHealth, ProofEvent, SessionClosed, SessionOpened
@@ -21,10 +23,6 @@ _MAX_HELD_REFUSALS = 256
 _MAX_ENDED_SESSIONS = 256
 # More than a listener has connections, so that a recording of it is replayed with all sessions open that were.
 _MAX_SESSIONS = 2048
-
-
-def _is_bare(item: Decoded) -> bool:
-    return item.session_id is None and item.time_unix_nano is None and type(item.event) is not PluginHealth
 
 
 @dataclass(slots=True)
@@ -133,8 +131,15 @@ class SessionRouter:
         takes_bare = self._takes_bare_lines
         for item, at, source in lines:
             # What `route_item` would do as well: most lines of most streams are bare.
-            if takes_bare and at is not None and type(item) is Decoded and _is_bare(item):
-                self._chunk.append(item.at(at, source))
+            if (
+                takes_bare
+                and at is not None
+                and type(item) is Decoded
+                and item.session_id is None
+                and item.time_unix_nano is None
+                and type(item.event) is not PluginHealth
+            ):
+                self._chunk.append(replace(item, time_unix_nano=at, time_source=source))
                 if len(self._chunk) >= CHUNK:
                     self.flush()
             else:
