@@ -29,8 +29,10 @@ def key_of(labels: Labels) -> Key:
     """Make the key of a series; its texts are made safe and cut."""
     # Not cached: a cache would keep whole texts of untrusted producers alive.
     return tuple(
-        (key, safe.text(value, _MAX_LABEL_CHARS) if isinstance(value, str) else value)
-        for key, value in sorted(labels.items())
+        [
+            (key, safe.text(value, _MAX_LABEL_CHARS) if isinstance(value, str) else value)
+            for key, value in sorted(labels.items())
+        ]
     )
 
 
@@ -56,7 +58,7 @@ class LabelValues:
 
     def admit_key(self, key: Key) -> Key:
         """Return the key of the series to measure: a value that finds no room becomes `OTHER`."""
-        return tuple((attribute, self._admit(attribute, value)) for attribute, value in key)
+        return tuple([(attribute, self._admit(attribute, value)) for attribute, value in key])
 
     def find_key(self, key: Key) -> Key:
         """Return the key of a series that `admit_key` may have admitted before. Nothing makes room for it."""

@@ -57,14 +57,15 @@ def root_span(interval: Interval, parent: Parent | None, *, session: Place, time
 
 def child_span(interval: Interval, above: Place, *, time_source: str) -> SpanValues:
     """Make the span of an interval below another one, or below its session."""
-    is_whole = isinstance(interval, Proof) or interval.proof is None
-    about = _identity(interval, time_source) if is_whole else {}
+    attributes = _beginning(interval)
+    if isinstance(interval, Proof) or interval.proof is None:
+        attributes = {**_identity(interval, time_source), **attributes}
     return span_below(
         above,
         name=_name(interval),
         span_id=ids.span_id(interval),
         start_unix_nano=interval.start_unix_nano,
-        attributes={**about, **_beginning(interval)},
+        attributes=attributes,
     )
 
 
@@ -114,7 +115,9 @@ def _name(interval: Interval) -> str:
 def _beginning(interval: Interval) -> dict[str, Any]:
     if isinstance(interval, Phase):
         return phases.start_of(interval)
-    return {**describe.key_of(interval), **describe.start_of(interval)}
+    found = describe.key_of(interval)
+    found.update(describe.start_of(interval))
+    return found
 
 
 def _root(

@@ -109,8 +109,9 @@ class OpenSpan:
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
         events, dropped, counts = self._events.export(span.start_unix_nano, span.end_unix_nano)
-        unplaced = {Attr.PROGRESS_UNPLACED: self._unplaced or None}
-        found = {**said, **self._found, **self._gpu_counts(), **counts, **unplaced}
+        found = {**said, **self._found, **self._gpu_counts(), **counts}
+        if self._unplaced:
+            found[Attr.PROGRESS_UNPLACED] = self._unplaced
         span.attributes.update(safe.attributes(found))
         span.events = events
         span.dropped_events = dropped

@@ -106,8 +106,7 @@ class FirstAndLast(Generic[_T]):
         return self._tail[0] if self._tail else item
 
     def __iter__(self) -> Iterator[_T]:
-        yield from self._head
-        yield from self._tail
+        return iter([*self._head, *self._tail])
 
     def __len__(self) -> int:
         return len(self._head) + len(self._tail)
@@ -170,6 +169,8 @@ class BoundedEvents:
         Where a clock was set back, events lie outside of the span's start and end. They are moved to the nearer one.
         The memory goes back to the budget, so call this once.
         """
+        if not self._notes.seen and not self._rounds.seen:
+            return [], 0, {}
         self.release()
         notes = list(self._notes)
         # The limit on all events drops rounds before it drops anything else.
