@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from proofstream import (
-    ActivationStats,
     AggregatedBindingEnd,
     AggregatedBindingStart,
     AttentionHeatmap,
@@ -273,18 +272,13 @@ def device_names(event: GpuStatus) -> list[str]:
 
 
 def _activation(event: LayerActivation) -> dict[str, Any]:
+    stats = event.stats
     return {
         Attr.LAYER_INDEX: event.layer_idx,
         Attr.LAYER_NODE_ID: event.node_id,
         Attr.LAYER_KIND: event.kind.value,
         Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
         Attr.STATS_SAMPLE: len(event.output_sample),
-        **_stats(event.stats),
-    }
-
-
-def _stats(stats: ActivationStats) -> dict[str, Any]:
-    return {
         Attr.STATS_MEAN: stats.mean,
         Attr.STATS_STD_DEV: stats.std_dev,
         Attr.STATS_MIN: stats.min,

@@ -63,21 +63,18 @@ class FirstAndLast(Generic[_T]):
         seen: The number of items added.
     """
 
-    __slots__ = ("_head", "_head_size", "_tail", "seen")
+    __slots__ = ("_head", "_head_size", "_limit", "_tail", "seen")
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._head_size = limit - limit // 2
         self._head: list[_T] = []
-        self._tail: deque[_T] = deque(maxlen=limit // 2)
+        self._tail: deque[_T] | None = None  # most spans have few events
         self.seen = 0
 
     def append(self, item: _T) -> None:
         """Add an item."""
-        self.seen += 1
-        if len(self._head) < self._head_size:
-            self._head.append(item)
-        else:
-            self._tail.append(item)
+        self.extend((item,))
 
     def extend(self, items: Sequence[_T]) -> None:
         """Add items, in order."""
@@ -85,14 +82,16 @@ class FirstAndLast(Generic[_T]):
         room = self._head_size - len(self._head)
         if room >= len(items):
             self._head += items
-        else:
-            self._head += items[:room]
-            self._tail.extend(items[room:])
+            return
+        self._head += items[:room]
+        if self._tail is None:
+            self._tail = deque(maxlen=self._limit // 2)
+        self._tail.extend(items[room:])
 
     @property
     def room(self) -> int:
         """How many more items are kept without one being left out."""
-        return self._head_size - len(self._head) + (self._tail.maxlen or 0) - len(self._tail)
+        return self._limit - len(self)
 
     @property
     def is_full(self) -> bool:
@@ -106,10 +105,10 @@ class FirstAndLast(Generic[_T]):
         return self._tail[0] if self._tail else item
 
     def __iter__(self) -> Iterator[_T]:
-        return iter([*self._head, *self._tail])
+        return iter([*self._head, *(self._tail or ())])
 
     def __len__(self) -> int:
-        return len(self._head) + len(self._tail)
+        return len(self._head) + (len(self._tail) if self._tail else 0)
 
 
 class BoundedEvents:

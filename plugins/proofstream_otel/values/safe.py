@@ -43,26 +43,27 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
     A list with an integer that is too large for a number is exported as digits as a whole.
     """
     safe: Attributes = {}
+    value: Any
     for key, value in raw.items():
-        if value is None:
+        # Nearly all stay as they are. That is asked right here, since this runs for each attribute of a stream.
+        kind = type(value)
+        if kind is int:
+            is_safe = _SMALLEST_INTEGER <= value <= LARGEST_INTEGER
+        elif kind is str:
+            is_safe = len(value) <= MAX_STRING_CHARS and value.isascii()
+        elif kind is float:
+            is_safe = math.isfinite(value)
+        elif value is None:
             continue
-        if _is_safe(value):
-            safe[key] = cast("Value", value)
+        else:
+            is_safe = kind is bool
+        if is_safe:
+            safe[key] = value
         elif (exportable := make_safe(value)) is not None:
             # Where a number was too large, there is a text in its place.
             is_text = isinstance(exportable, str) or (isinstance(exportable, list) and isinstance(exportable[0], str))
             safe[key + DIGITS if is_text and _is_large(value) else key] = exportable
     return safe
-
-
-def _is_safe(value: Any) -> bool:
-    """Return whether a value stays as it is, as nearly all do: this runs for each attribute of a stream."""
-    kind = type(value)
-    if kind is int:
-        return _SMALLEST_INTEGER <= value <= LARGEST_INTEGER
-    if kind is str:
-        return len(value) <= MAX_STRING_CHARS and value.isascii()
-    return math.isfinite(value) if kind is float else kind is bool
 
 
 def _is_large(value: object) -> bool:
