@@ -113,8 +113,8 @@ class ProofMetrics:
         return ended
 
     def _count_rounds(self) -> None:
-        counts: Counter[tuple[Interval | None, str | None]] = Counter()
-        some: dict[tuple[Interval | None, str | None], Interval] = {}
+        counts: Counter[tuple[Interval, str | None]] = Counter()
+        some: dict[tuple[Interval, str | None], Interval] = {}
         for interval, rounds in self._rounds.items():
             # Layers of one proof and kind are one series.
             of = interval.proof or interval, interval.layer_kind if interval.kind is IntervalKind.LAYER else None

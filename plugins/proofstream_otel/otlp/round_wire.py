@@ -12,8 +12,8 @@ import msgspec
 
 from proofstream import SumcheckRound, reported_claim
 from proofstream_otel.otlp.wire import VARINTS, attribute, field
-from proofstream_otel.values.safe import LARGEST_INTEGER
 from proofstream_otel.values.rounds import RoundEvent
+from proofstream_otel.values.safe import LARGEST_INTEGER
 from proofstream_otel.values.semconv import Attr, EventName
 
 EVENT = b"\x5a"
@@ -93,6 +93,6 @@ def _polynomial(told: SumcheckRound) -> tuple[bytes, bytes]:
         return _DEGREE_2, _json(limbs).replace(b"],[", b";")[2:-2]
     deg3 = told.poly_deg3
     if deg3 is not None:
-        limbs = [(each.a, each.b, each.c, each.d) for each in (deg3.c0, deg3.c1, deg3.c2, deg3.c3)]
-        return _DEGREE_3, _json(limbs).replace(b"],[", b";")[2:-2]
+        all_limbs = [(each.a, each.b, each.c, each.d) for each in (deg3.c0, deg3.c1, deg3.c2, deg3.c3)]
+        return _DEGREE_3, _json(all_limbs).replace(b"],[", b";")[2:-2]
     return b"", b""

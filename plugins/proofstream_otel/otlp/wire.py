@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from proofstream_otel.values.safe import Attributes, Value
 
@@ -65,7 +65,7 @@ class _Pairs(dict[tuple[str, Any], bytes]):
 
     def __missing__(self, pair: tuple[str, Any]) -> bytes:
         key, value = pair
-        encoded = _pair(key, list(value) if isinstance(value, tuple) else value)
+        encoded = _pair(key, [*cast("tuple[int, ...]", value)] if isinstance(value, tuple) else value)
         if len(encoded) <= _LONGEST_KEPT:
             if len(self) >= _MOST_KEPT:
                 self.clear()

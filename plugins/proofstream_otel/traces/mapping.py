@@ -135,7 +135,7 @@ class SpanMapper:
             return 0
         rounds = noted.envelopes
         session = self._sessions[batch[at].session_id]
-        session.latest_unix_nano = max(session.latest_unix_nano, max([each.time_unix_nano for each in rounds]))
+        session.latest_unix_nano = max(session.latest_unix_nano, *[each.time_unix_nano for each in rounds])
         span = self._spans.get(noted.interval, session.span)
         span.add_rounds(rounds)
         ref = span.place.known_ref
@@ -156,11 +156,7 @@ class SpanMapper:
             self._energy.add_sample(envelope.time_unix_nano, event)
             return []
         changes = self._timelines.feed(envelope)
-        session = self._sessions.get(envelope.session_id)
-        if session is None and self._timelines.is_open(envelope.session_id):
-            session = self._begin_session(envelope)
-        if session is not None and envelope.time_unix_nano > session.latest_unix_nano:
-            session.latest_unix_nano = envelope.time_unix_nano
+        session = self._session_of(envelope)
         if isinstance(event, StateProgramCost):
             self._add_cost(envelope, event)
         if session is None or kind in _ABOUT_STATES:
@@ -199,6 +195,14 @@ class SpanMapper:
         return {"state_costs_too_late": self._costs_too_late} if self._costs_too_late else {}
 
     # Sessions
+
+    def _session_of(self, envelope: Envelope) -> _SpannedSession | None:
+        """Return an event's session, with its span; None if it has none, because it has not begun or is over."""
+        session = self._sessions.get(envelope.session_id)
+        if session is None:
+            return self._begin_session(envelope) if self._timelines.is_open(envelope.session_id) else None
+        session.latest_unix_nano = max(session.latest_unix_nano, envelope.time_unix_nano)
+        return session
 
     def _begin_session(self, envelope: Envelope) -> _SpannedSession:
         """Begin the span of a session that the envelope opened."""

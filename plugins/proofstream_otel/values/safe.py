@@ -43,10 +43,10 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
     A list with an integer that is too large for a number is exported as digits as a whole.
     """
     safe: Attributes = {}
-    value: Any
-    for key, value in raw.items():
+    for key, found in raw.items():
+        value: Any = found
         # Nearly all stay as they are. That is asked right here, since this runs for each attribute of a stream.
-        kind = type(value)
+        kind = type(found)
         if kind is int:
             is_safe = _SMALLEST_INTEGER <= value <= LARGEST_INTEGER
         elif kind is str:
@@ -100,7 +100,7 @@ def _number(value: float) -> float | None:
 
 def _sequence(values: Sequence[Any]) -> Value | None:
     """Make a list of one type only: all integers, all numbers, or else all strings."""
-    if set(map(type, values)) == {int} and _SMALLEST_INTEGER <= min(values) and max(values) <= LARGEST_INTEGER:
+    if set(map(type, values)) == {int} and min(values) >= _SMALLEST_INTEGER and max(values) <= LARGEST_INTEGER:
         return [*values][:MAX_LIST_ITEMS]
     items = [item for item in map(make_safe, values) if item is not None]
     if any(isinstance(item, str | bool | list) for item in items):

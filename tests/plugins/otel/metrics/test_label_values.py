@@ -188,7 +188,7 @@ def test_kinds_outside_of_the_vocabulary_are_other(meter: OwnMeter) -> None:
     )
     for event in (lost, health, health):
         raw = ps.encode_event(event)
-        metrics.count_event(
+        metrics.note_event(
             ps.Envelope(seq=0, time_unix_nano=1, session_id="host", origin=ps.HOST, event=event, raw=raw)
         )
     backend.collect()
