@@ -110,7 +110,7 @@ def _counter(name: object, value: object) -> int:
 
 
 def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
-    manager = pluggy.PluginManager(PROJECT)
+    manager = _Manager(PROJECT)
     manager.add_hookspecs(ProofstreamHooks)
     try:
         manager.register(plugin, name=name)
@@ -118,6 +118,16 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
         raise PluginError(_wrong_argument(plugin) or " ".join(str(error).split())) from None
     callers = manager.get_hookcallers(plugin) or []
     return {caller.name: impl for caller in callers for impl in caller.get_hookimpls()}
+
+
+class _Manager(pluggy.PluginManager):
+    """Looks for hooks where they may be. Pluggy looks at every attribute that a class has, with care, and that is slow."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
+
+    def parse_hookspec_opts(self, module_or_class: object, name: str) -> pluggy.HookspecOpts | None:
+        return super().parse_hookspec_opts(module_or_class, name) if name.startswith(_PREFIX) else None
 
 
 def _wrong_argument(plugin: object) -> str | None:

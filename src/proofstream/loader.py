@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from importlib import metadata, util
+from importlib import util
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
+from proofstream.entry_files import Distribution, EntryPoint
+from proofstream.entry_files import entry_points as entry_points_of
 from proofstream.envelopes import HOST, PRODUCER
 from proofstream.errors import PluginError, ProofstreamError, UsageError, describe, did_you_mean, in_parentheses
 from proofstream.health import PluginStatus
@@ -234,16 +236,16 @@ class _Origin(msgspec.Struct, frozen=True):
 class _Found(msgspec.Struct, frozen=True):
     """An entry point, and where it comes from."""
 
-    point: metadata.EntryPoint
+    point: EntryPoint
     origin: _Origin
 
 
-def entry_points() -> list[metadata.EntryPoint]:
+def entry_points() -> list[EntryPoint]:
     """Return the entry points of the group, sorted by name."""
-    return sorted(metadata.entry_points(group=GROUP), key=lambda ep: (ep.name, ep.value))
+    return entry_points_of(GROUP)
 
 
-def names_of(found: Iterable[metadata.EntryPoint], instances: Iterable[object]) -> set[str]:
+def names_of(found: Iterable[EntryPoint], instances: Iterable[object]) -> set[str]:
     """Return the names of all plugins, installed or given, without importing any."""
     points = list(found)
     return {point.name for point in points} | {_name_of(instance, points)[0] for instance in instances}
@@ -252,7 +254,7 @@ def names_of(found: Iterable[metadata.EntryPoint], instances: Iterable[object]) 
 def load(
     selection: Selection,
     *,
-    found: Iterable[metadata.EntryPoint] | None = None,
+    found: Iterable[EntryPoint] | None = None,
     instances: Sequence[object] = (),
     named: Sequence[tuple[str, object]] = (),
     traceback_hint: str = TRACEBACK_HINT,
@@ -292,7 +294,7 @@ def load(
     return registry
 
 
-def _located(points: Iterable[metadata.EntryPoint]) -> list[_Found]:
+def _located(points: Iterable[EntryPoint]) -> list[_Found]:
     """Return the entry points with their origins; every question to a distribution reads and parses its metadata."""
     origins: dict[int, _Origin] = {}
     located: list[_Found] = []
@@ -303,7 +305,7 @@ def _located(points: Iterable[metadata.EntryPoint]) -> list[_Found]:
     return located
 
 
-def _origin(distribution: metadata.Distribution | None) -> _Origin:
+def _origin(distribution: Distribution | None) -> _Origin:
     return _Origin("unknown", "") if distribution is None else _Origin(distribution.name, distribution.version)
 
 
@@ -344,7 +346,7 @@ def _without_usurpers(same: list[_Found]) -> list[_Found]:
     return own
 
 
-def _load_point(record: PluginRecord, point: metadata.EntryPoint, *, hint: str) -> None:
+def _load_point(record: PluginRecord, point: EntryPoint, *, hint: str) -> None:
     try:
         target = _resolve(point)
         _adopt(record, target() if isinstance(target, type) else target)
@@ -367,7 +369,7 @@ def _mark_unexpected(record: PluginRecord, error: BaseException, *, hint: str) -
     _log.debug("plugin %s could not be loaded", record.label, exc_info=error)
 
 
-def _resolve(point: metadata.EntryPoint) -> Any:
+def _resolve(point: EntryPoint) -> Any:
     target: Any = importlib.import_module(point.module)
     for part in filter(None, (point.attr or "").split(".")):
         target = getattr(target, part)
@@ -457,7 +459,7 @@ def _given(instance: object, points: Sequence[_Found]) -> PluginRecord:
     return _ready_made(PluginRecord(name=name, distribution=origin.name, version=origin.version), instance)
 
 
-def _name_of(instance: object, points: Iterable[metadata.EntryPoint]) -> tuple[str, metadata.EntryPoint | None]:
+def _name_of(instance: object, points: Iterable[EntryPoint]) -> tuple[str, EntryPoint | None]:
     """Return a given plugin's name, and the entry point that names its class, if there is one."""
     cls = type(instance)
     for point in points:

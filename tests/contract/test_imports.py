@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-# What pydantic and click are made of comes with them.
-PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 FACE = {"msgspec", "typing_extensions"}  # the last one is for msgspec, where it is installed
 CORE = {*FACE, "pluggy"}
 
@@ -78,7 +76,7 @@ def test_the_whole_core_loads_no_plugin_and_no_sdk() -> None:
 
     assert len(everything) > 30
     everything.remove("proofstream_pytest")
-    assert loaded_by(*everything) == {"proofstream", "proofstream_start", "click", *CORE, *PYDANTIC}
+    assert loaded_by(*everything) == {"proofstream", "proofstream_start", "click", *CORE}
 
 
 def test_the_pytest_plugin_loads_nothing_of_ours_in_test_runs_that_do_not_use_it() -> None:
