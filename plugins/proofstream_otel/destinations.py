@@ -17,8 +17,6 @@ from proofstream_otel.borrowed import providers as borrowed
 from proofstream_otel.idleness import NOTHING_SET
 from proofstream_otel.metrics.meter import Meter
 from proofstream_otel.metrics.own_meter import OwnMeter
-from proofstream_otel.otlp import endpoints
-from proofstream_otel.otlp.exporter import Exporter
 from proofstream_otel.otlp.file import LogFile, MetricFile, SpanFile
 from proofstream_otel.otlp.json_lines import JsonLines, open_folder
 from proofstream_otel.otlp.resources import Resources
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from proofstream_otel.borrowed.meter import BorrowedMeter
+    from proofstream_otel.otlp.exporter import Exporter
     from proofstream_otel.sdk.pipeline import SdkPipeline
 
 
@@ -311,6 +310,8 @@ class _Opening:
         endpoint = self._endpoint(signal)
         if endpoint is None or not _has_receiver(self._settings, signal):
             return False
+        from proofstream_otel.otlp import endpoints  # what sends is slow to load
+
         self._about_endpoints += endpoints.notes(endpoint, signal)
         exporter = self._found.exporters[signal.name] = self._exporter(endpoint, signal)
         self._found.counted.append(exporter)
@@ -348,6 +349,9 @@ class _Opening:
             self._found.log_sinks.append(limited(LogSender(exporter), self._limits.log))
 
     def _exporter(self, endpoint: str, signal: Signal) -> Exporter:
+        from proofstream_otel.otlp import endpoints
+        from proofstream_otel.otlp.exporter import Exporter
+
         settings, context = self._settings, self._context
         return Exporter(
             endpoints.open_transport(endpoint, settings.headers, signal),

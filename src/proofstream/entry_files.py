@@ -1,7 +1,7 @@
 """Finds entry points as `importlib.metadata` does, without loading it, which takes as long as all of proofstream.
 
-Only what lies in plain folders is read here. Where anything is unusual, such as a zip file on the path, a distribution that
-another finder provides, or a line that is malformed, `importlib.metadata` itself is asked.
+Only what lies in plain folders is read here. Where anything is unusual, such as a zip file on the path, a distribution
+that another finder provides, or a line that is malformed, `importlib.metadata` itself is asked.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _register(plugin: object, name: str) -> dict[str, pluggy.HookImpl]:
 
 
 class _Manager(pluggy.PluginManager):
-    """Looks for hooks where they may be. Pluggy looks at every attribute that a class has, with care, and that is slow."""
+    """Looks for hooks where they may be. Pluggy looks carefully at every attribute of a class, and that is slow."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
+import platform
 import re
-import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -645,7 +645,7 @@ def _log_line(line: str) -> None:
 def _identity() -> dict[str, str]:
     return {
         "service.instance.id": str(uuid.uuid4()),
-        "host.name": socket.gethostname(),
+        "host.name": platform.node(),
         "process.pid": str(os.getpid()),
         "proofstream.version": __version__,
     }

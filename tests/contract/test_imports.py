@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+STREAM = REPOSITORY / "tests" / "data" / "wire" / "smollm2-135m-cpu.jsonl"
 FACE = {"msgspec", "typing_extensions"}  # the last one is for msgspec, where it is installed
 CORE = {*FACE, "pluggy"}
 
@@ -23,6 +29,30 @@ for name in sys.argv[1:]:
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(json.dumps(sorted(new - set(sys.stdlib_module_names))))
 """
+
+# Runs the command with argv[1:], and prints the names of all modules that are loaded at its end.
+COMMAND = """
+import json, sys
+import proofstream_start
+sys.argv = ["proofstream", *sys.argv[1:]]
+proofstream_start.main()
+print("\\n" + json.dumps(list(sys.modules)))
+"""
+
+# Opens a session, and prints the same.
+SESSION = """
+import json, sys
+import proofstream
+proofstream.open_session().close()
+print("\\n" + json.dumps(list(sys.modules)))
+"""
+
+# What is slow to load, each with the reason why most runs do without it.
+CHECKS_TABLES = {"pydantic"}  # right tables are read by msgspec
+SENDS = {"google", "grpc", "requests", "urllib3"}  # for a receiver
+SDKS = {"numpy", "opentelemetry.context", "opentelemetry.sdk.trace", "psutil", "pyarrow", "pynvml", "rerun"}
+DRAWS = {"rich"}  # for a terminal
+FINDS = {"email", "importlib.metadata", "zipfile"}  # entry points are read in plain folders
 
 # Imports each of argv[1:] in a copy of an interpreter that has imported nothing of ours, and prints what could be.
 FIRST = """
@@ -41,6 +71,27 @@ def modules_below(root: Path) -> list[str]:
     """Return the importable modules in a folder, without `__main__` modules, which run when imported."""
     paths = (path.relative_to(root).with_suffix("") for path in sorted(root.rglob("*.py")))
     return [".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__"]
+
+
+class Accepting(BaseHTTPRequestHandler):
+    """Accepts whatever is posted."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def accepting_receiver() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Accepting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def loaded_by(*modules: str) -> set[str]:
@@ -65,6 +116,52 @@ def test_a_prover_that_imports_the_public_face_loads_nothing_that_only_plugins_u
     assert not loaded & {
         f"proofstream.{name}" for name in ("contracts", "hookspecs", "intervals", "observed", "timeline")
     }
+
+
+def modules_after(script: str, *words: str, cwd: Path) -> set[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "PROOFSTREAM_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=cwd,
+        env=environ,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["--help"], {"asyncio", "ssl", "proofstream.config", *CHECKS_TABLES, *SENDS, *SDKS, *DRAWS, *FINDS}),
+        (["run", "STREAM", "--no-console"], {"asyncio", "ssl", *CHECKS_TABLES, *SENDS, *SDKS, *DRAWS, *FINDS}),
+        (
+            ["run", "STREAM", "--no-console", "--record", "a.jsonl"],
+            {"asyncio", "ssl", *CHECKS_TABLES, *SENDS, *SDKS, *DRAWS, *FINDS},
+        ),
+        (
+            ["run", "STREAM", "--no-console", "--otlp-file", "otlp"],
+            {"asyncio", "ssl", *CHECKS_TABLES, *SENDS, *SDKS, *DRAWS, *FINDS},
+        ),
+        (["run", "STREAM", "--no-console", "--otlp", "RECEIVER"], {"asyncio", "grpc", *CHECKS_TABLES, *SDKS, *DRAWS}),
+        (["run", "STREAM", "--no-plugin", "otel"], {"asyncio", "ssl", *CHECKS_TABLES, *SENDS, *SDKS, *FINDS}),
+    ],
+    ids=["help", "run", "record", "otlp-file", "otlp", "console"],
+)
+def test_a_command_loads_nothing_that_it_does_not_need(words: list[str], never: set[str], tmp_path: Path) -> None:
+    with accepting_receiver() as receiver:
+        places = {"STREAM": str(STREAM), "RECEIVER": receiver}
+        loaded = modules_after(COMMAND, *(places.get(word, word) for word in words), cwd=tmp_path)
+    assert "proofstream.command.cli" in loaded
+    assert not loaded & never
+
+
+def test_a_session_by_default_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    loaded = modules_after(SESSION, cwd=tmp_path)
+    assert "proofstream_otel" in loaded
+    assert not loaded & {"asyncio", "click", "ssl", *CHECKS_TABLES, *SENDS, *SDKS, *DRAWS, *FINDS}
 
 
 def test_testing_loads_no_more_than_the_public_face() -> None:

@@ -30,10 +30,14 @@ def told(points: list[EntryPoint]) -> list[object]:
     return [(p.name, p.value, p.module, p.attr, p.dist and (p.dist.name, p.dist.version)) for p in points]
 
 
-def install(folder: Path, info: str, points: str, *, name: str = "a", version: str = "1", file: str = "METADATA") -> None:
+def install(
+    folder: Path, info: str, points: str, *, name: str = "a", version: str = "1", file: str = "METADATA"
+) -> None:
     (folder / info).mkdir(parents=True)
     (folder / info / "entry_points.txt").write_text(points, "utf-8")
-    (folder / info / file).write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nVersion: 9\n", "utf-8")
+    (folder / info / file).write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nVersion: 9\n", "utf-8"
+    )
 
 
 @pytest.mark.parametrize("group", sorted(metadata.entry_points().groups))
@@ -78,7 +82,9 @@ def test_so_is_what_another_finder_provides(tmp_path: Path, monkeypatch: pytest.
             return None
 
         def find_distributions(self, context: metadata.DistributionFinder.Context | None = None) -> object:  # type: ignore[override]
-            return metadata.MetadataPathFinder.find_distributions(metadata.DistributionFinder.Context(path=[str(tmp_path)]))
+            return metadata.MetadataPathFinder.find_distributions(
+                metadata.DistributionFinder.Context(path=[str(tmp_path)])
+            )
 
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
     assert "hidden" in [point.name for point in entry_points(GROUP)]

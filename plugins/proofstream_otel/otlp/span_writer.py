@@ -1,9 +1,8 @@
-"""The span writer of our own pipeline: our ids, the SDK's sampler, and any number of sinks."""
+"""The span writer of our own pipeline: our ids, what the SDK's samplers decide, and any number of sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from proofstream_otel.environment import Sampling
@@ -31,6 +30,8 @@ class SampledWriter:
     def __init__(self, sinks: Sequence[SpanSink], sampling: Sampling, limits: Limits) -> None:
         self._sinks = sinks
         self._sampling = sampling
+        # The SDK is loaded for this one alone, and now: while the process exits, it cannot be loaded any more.
+        self._by_ratio = _by_ratio(sampling) if sampling.name == "traceidratio" else None
         self._limits = limits
         self._unsampled = 0
 
@@ -40,21 +41,18 @@ class SampledWriter:
             self._sample(span, parent)
         return _ref_of(span)
 
-    @cached_property
-    def _sampler(self) -> Sampler:
-        return _sampler_of(self._sampling)
-
     def _sample(self, span: SpanValues, parent: Parent | None) -> None:
-        if self._sampling.name != "traceidratio" and (parent is None or _is_plain(parent)):
-            # As the SDK's sampler decides, without loading the SDK.
+        if self._by_ratio is None:
             asked = parent if self._sampling.asks_parent else None
             span.sampled = self._sampling.name == "always_on" if asked is None else asked.sampled
+            if span.sampled:
+                span.trace_state = "" if parent is None else _well_formed(parent.trace_state)
             return
         from opentelemetry.sdk.trace.sampling import Decision
 
         from proofstream_otel.sdk_context import context_of
 
-        result = self._sampler.should_sample(
+        result = self._by_ratio.should_sample(
             context_of(parent), int(span.trace_id, 16), span.name, attributes=dict(span.attributes)
         )
         span.sampled = result.decision is Decision.RECORD_AND_SAMPLE
@@ -78,19 +76,19 @@ class SampledWriter:
         return {"spans_unsampled": self._unsampled}
 
 
-def _is_plain(parent: Parent) -> bool:
-    """Return whether a parent says nothing but whether it is sampled."""
-    return parent.context is None and not parent.trace_state
+def _well_formed(trace_state: str) -> str:
+    """Return a trace state without what the API takes for malformed."""
+    if not trace_state:
+        return ""
+    from opentelemetry.trace import TraceState
+
+    return TraceState.from_header([trace_state]).to_header()
 
 
-def _sampler_of(sampling: Sampling) -> Sampler:
-    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, TraceIdRatioBased
+def _by_ratio(sampling: Sampling) -> Sampler:
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-    root: Sampler
-    if sampling.name == "traceidratio":
-        root = TraceIdRatioBased(sampling.ratio)
-    else:
-        root = ALWAYS_OFF if sampling.name == "always_off" else ALWAYS_ON
+    root = TraceIdRatioBased(sampling.ratio)
     return ParentBased(root) if sampling.asks_parent else root
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -243,6 +242,8 @@ class _App:
 
                 click.echo(json.dumps(settings.for_programs(keys), indent=2))
             else:
+                import shutil
+
                 for line in settings.for_people(keys, columns=shutil.get_terminal_size().columns):
                     click.echo(line)
             return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from proofstream.errors import UsageError
@@ -18,6 +17,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error that there is nothing of this name, with the name that was probably meant."""
     names = sorted(known)
     by_lower_case = {each.lower(): each for each in names}
+    import difflib  # for mistakes alone, and slow to load
+
     near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower_case[near[0]]}?" if near else f"there are: {', '.join(names)}"
     return UsageError(f"no {what} is named {name!r}", hint=hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -149,6 +148,8 @@ def called_as() -> str:
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{Path(sys.executable).name} -m proofstream"
+    import shutil  # only here, because it loads all kinds of compression
+
     found = shutil.which(called.name)
     if found is not None and Path(found).resolve() == called.resolve():
         return called.name

@@ -5,7 +5,6 @@ So it is kept in a file without a name until it ends, and is then read like a fi
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
@@ -57,6 +56,8 @@ def deliver_packed(
 
 
 def _make_file(name: str) -> BinaryIO:
+    import tempfile  # slow to load
+
     try:
         return tempfile.TemporaryFile(buffering=0)
     except OSError as error:
