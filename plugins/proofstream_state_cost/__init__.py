@@ -188,7 +188,10 @@ class StateCostPlugin:
         from proofstream_state_cost.pricer import StatePricer
 
         table = {**context.config, **self.given_settings}
-        costs, formats = _read(table) if table else (None, {})
+        costs: CircuitCosts | None = None
+        formats: Mapping[str, Dtype] = {}
+        if table:
+            costs, formats = _read(table)
         self._has_file = costs is not None
         self._asked = context.asked or self._has_file
         self._pricer = StatePricer(costs, formats, context.log)

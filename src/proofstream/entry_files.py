@@ -11,56 +11,16 @@ import re
 import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
-from typing import Protocol
+from typing import TYPE_CHECKING, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _INFO = (".dist-info", ".egg-info")
 _VALUE = re.compile(r"([\w.]+)\s*(?::\s*([\w.]+)\s*)?(?:\[.*\]\s*)?", re.ASCII)
 _SEPARATORS = re.compile(r"[-_.]+")
-
-
-class Distribution(Protocol):
-    """A distribution."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-        ...
-
-
-class EntryPoint(Protocol):
-    """An entry point, of here or of `importlib.metadata`."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """What it names, as it was written."""
-        ...
-
-    @property
-    def module(self) -> str:
-        """The module."""
-        ...
-
-    @property
-    def attr(self) -> str | None:
-        """The attribute of the module; None for the module itself."""
-        ...
-
-    @property
-    def dist(self) -> Distribution | None:
-        """The distribution that it comes from."""
-        ...
 
 
 class _Distribution(msgspec.Struct, frozen=True):
@@ -69,6 +29,8 @@ class _Distribution(msgspec.Struct, frozen=True):
 
 
 class _EntryPoint(msgspec.Struct, frozen=True):
+    """An entry point with as much of `importlib.metadata.EntryPoint` as is used here."""
+
     name: str
     value: str
     module: str
@@ -142,7 +104,7 @@ def _point(line: str, dist: _Distribution) -> EntryPoint:
     parts = _VALUE.fullmatch(value)
     if parts is None:
         raise _UnusualError
-    return _EntryPoint(name, value, parts[1], parts[2], dist)
+    return cast("EntryPoint", _EntryPoint(name, value, parts[1], parts[2], dist))
 
 
 def _distribution(info: str) -> _Distribution:

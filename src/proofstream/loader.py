@@ -16,7 +16,6 @@ import msgspec
 
 from proofstream.catalog import Catalog
 from proofstream.contracts import CORE_COMMANDS, CORE_FLAGS, Command, Option, SourceType, Tool
-from proofstream.entry_files import Distribution, EntryPoint
 from proofstream.entry_files import entry_points as entry_points_of
 from proofstream.envelopes import HOST, PRODUCER
 from proofstream.errors import PluginError, ProofstreamError, UsageError, describe, did_you_mean, in_parentheses
@@ -26,6 +25,8 @@ from proofstream.hookspecs import PROJECT
 from proofstream.sources.builtin import builtin_sources
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
     from proofstream.config_table import TableModel
 
 HANDED_TO_ALL = frozenset({"SessionOpened", "SessionClosed", "EventsLost"})

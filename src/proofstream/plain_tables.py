@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
-import operator
+import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +66,7 @@ def pydantic_model(model: type[msgspec.Struct]) -> type[BaseModel]:
         elif field.default_factory is not msgspec.NODEFAULT:
             default = {"default_factory": field.default_factory}
         fields[field.name] = (_for_pydantic(hints[field.name]), Field(**default))
-    made = create_model(model.__name__, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
+    made: type[BaseModel] = create_model(model.__name__, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
     made.__doc__ = model.__doc__
     return made
 
@@ -107,6 +107,7 @@ def _to_path(kind: type, value: object) -> Path:
 
 def _for_pydantic(hint: Any) -> Any:
     """Return a type with its rules in pydantic's words."""
+    origin: Any
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         rules = tuple(_rule_for_pydantic(rule) for rule in hint.__metadata__)
@@ -114,8 +115,9 @@ def _for_pydantic(hint: Any) -> Any:
     if origin is None or origin is typing.Literal:
         return hint
     inner = [_for_pydantic(argument) for argument in arguments]
-    is_union = not isinstance(origin, type) or origin.__name__ == "UnionType"
-    return functools.reduce(operator.or_, inner) if is_union else origin[tuple(inner)]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(inner)]  # noqa: UP007 - of types that are only known now
+    return origin[tuple(inner)]
 
 
 def _rule_for_pydantic(rule: Any) -> Any:

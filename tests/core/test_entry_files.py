@@ -6,11 +6,12 @@ import subprocess
 import sys
 import zipfile
 from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from proofstream.entry_files import EntryPoint, entry_points, entry_points_by_metadata
+from proofstream.entry_files import entry_points, entry_points_by_metadata
 
 GROUP = "proofstream"
 ODD_FILES = [
@@ -49,7 +50,7 @@ def test_what_is_installed_here(group: str) -> None:
 @pytest.mark.parametrize(("info", "file"), [("a-1.dist-info", "METADATA"), ("A.egg-info", "PKG-INFO")])
 def test_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, info: str, file: str) -> None:
     install(tmp_path, info, text, file=file)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert told(entry_points(GROUP)) == told(entry_points_by_metadata(GROUP))
 
 
@@ -60,7 +61,7 @@ def test_the_first_distribution_of_a_name_on_the_path_counts(tmp_path: Path, mon
     install(tmp_path / "late", "other-1.dist-info", "[proofstream]\nother = m:P\n", name="other")
     (tmp_path / "early" / "file.egg-info").write_text("Name: file\n")
     for folder in ("late", "empty", "early", "missing"):
-        monkeypatch.syspath_prepend(tmp_path / folder)
+        monkeypatch.setattr(sys, "path", [str(tmp_path / folder), *sys.path])
     found = entry_points(GROUP)
     assert told(found) == told(entry_points_by_metadata(GROUP))
     assert {"early"} == {point.name for point in found} & {"early", "late", "other"}
@@ -70,7 +71,7 @@ def test_a_zip_file_is_left_to_importlib(tmp_path: Path, monkeypatch: pytest.Mon
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("zipped-1.dist-info/entry_points.txt", "[proofstream]\nzipped = m:P\n")
         archive.writestr("zipped-1.dist-info/METADATA", "Name: zipped\nVersion: 1\n")
-    monkeypatch.syspath_prepend(tmp_path / "a.zip")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "a.zip"), *sys.path])
     assert "zipped" in [point.name for point in entry_points(GROUP)]
 
 
