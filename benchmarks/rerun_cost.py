@@ -100,7 +100,7 @@ class Measured(RerunPlugin):
 
 
 def live_us(events: Sequence[ProofEvent], seconds: float) -> float:
-    """Emit events at EVENTS_PER_S; return the processor time of one on the plugin's thread, once the proof has begun."""
+    """Emit events at EVENTS_PER_S; return the processor time of one on the plugin's thread, after the first second."""
     with tempfile.TemporaryDirectory() as folder:
         plugin = Measured(Path(folder) / "live.rrd")
         with open_session(plugins=[plugin], source="benchmark") as session:
