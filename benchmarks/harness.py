@@ -358,7 +358,8 @@ def as_text(result: Result) -> str:
         word = "at most" if result.better == "lower" else "at least"
         goal = f"; {word} {result.goal:g}: {'reached' if result.reached else 'MISSED'}"
     against = f" (against {result.against})" if result.against else ""
-    return f"{result.name}{against}: {result.value:.4g} ± {result.noise:.2g} {result.unit}{goal}"
+    noise = f" ± {result.noise:.2g}" if result.noise else ""
+    return f"{result.name}{against}: {result.value:.4g}{noise} {result.unit}{goal}"
 
 
 def main(measure: Callable[[Scale], list[Result]]) -> None:

@@ -1,7 +1,7 @@
 """How much memory observing takes, and whether it grows: many events, many proofs, many sessions, through all plugins.
 
-The resident memory (RSS) is read while the command works. The first third of a run is its warm-up: what the highest
-figure of the last third is above the highest of the second, is growth. `scripts/bench --long memory` takes five million
+The resident memory (RSS) is read while the command works. The first third of a run is its warm-up: what the median of
+the last third is above that of the second, is growth. `scripts/bench --long memory` takes five million
 events, 10,000 proofs and 2,000 sessions; the usual form takes fewer.
 """
 
@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import harness
 from harness import Result, Scale
@@ -42,7 +43,7 @@ class Watch:
         """Return the peak, the growth after the warm-up, and the curve."""
         values = [value for _, value in self.curve]
         third = len(values) // 3
-        growth = max(0.0, max(values[2 * third :]) - max(values[third : 2 * third + 1]))
+        growth = max(0.0, median(values[2 * third :]) - median(values[third : 2 * third + 1]))
         step = max(1, len(self.curve) // POINTS)
         end_s = self.curve[-1][0]
         return [
@@ -93,7 +94,7 @@ def through_all(what: str, streams: Sequence[Sequence[bytes]], times: int, *, re
         child = harness.process(command, cwd=folder, meanwhile=look)
     number = times if len(streams) == 1 and what == "proofs" else len(streams)
     many = f"{count:,} events" if what.startswith("events") else f"{number:,} {what}, {count:,} events"
-    note = f"{many}, {child.cpu_s / count * 1e6:.0f} us of processor time each{'' if has_rerun else '; without rerun'}"
+    note = f"{many}, {child.cpu_s / count * 1e6:.0f} µs of processor time each{'' if has_rerun else '; without rerun'}"
     return watch.results(f"memory, many {what}", note)
 
 

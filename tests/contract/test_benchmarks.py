@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from proofstream import Catalog, Decoded, LayerEnd, LayerStart, LineDecoder, ProofComplete, SumcheckRound
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if "\n    harness.main(measure)\n" in path.read_text("utf-8"))
@@ -74,3 +76,25 @@ def test_figures_are_shown_with_their_noise_and_goal(report: dict[str, Any]) -> 
     assert "| one way | another | at most 0.4 times | 0.413 ± 0.05 times | **missed** |" in page
     assert "| kept |  | at least 97 % | 97.2 % | reached |" in page
     assert "| a long run | 1,230 µs | of many |" in page
+
+
+def test_a_long_stream_is_one_that_a_prover_could_write(report: dict[str, Any]) -> None:
+    harness = report["harness"]
+    decoder = LineDecoder(Catalog())
+    lines: list[bytes] = harness.proof(5, 4)
+    decoded = [decoder.decode(line) for line in harness.interleaved([harness.of_job(lines, job) for job in "ab"])]
+    events = [one.event for one in decoded if isinstance(one, Decoded) and one.job_id == "a"]
+    assert len(events) * 2 == len(decoded) == len(lines) * 2
+    started = [event.layer_idx for event in events if isinstance(event, LayerStart)]
+    assert started == [4, 3, 2, 1, 0]
+    assert [event.layer_idx for event in events if isinstance(event, LayerEnd)] == started
+    rounds = [
+        (event.layer_idx, event.round, event.total_rounds) for event in events if isinstance(event, SumcheckRound)
+    ]
+    assert rounds == [(layer, number, 4) for layer in started for number in range(4)]
+    assert sum(isinstance(event, ProofComplete) for event in events) == 1
+
+
+def test_ratios_are_those_of_the_same_round(report: dict[str, Any]) -> None:
+    # The machine became ten times as slow after the first round: that is no noise of the ratio.
+    assert report["harness"].ratio([2.0, 20.0, 22.0], [1.0, 10.0, 10.0]) == (2.0, pytest.approx(0.1))
