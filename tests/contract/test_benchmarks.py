@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proofstream import Catalog, Decoded, LayerEnd, LayerStart, LineDecoder, ProofComplete, SumcheckRound
+from proofstream import Catalog, LayerEnd, LayerStart, LineDecoder, ProofComplete, SumcheckRound
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -83,7 +83,7 @@ def test_a_long_stream_is_one_that_a_prover_could_write(report: dict[str, Any]) 
     decoder = LineDecoder(Catalog())
     lines: list[bytes] = harness.proof(5, 4)
     decoded = [decoder.decode(line) for line in harness.interleaved([harness.of_job(lines, job) for job in "ab"])]
-    events = [one.event for one in decoded if isinstance(one, Decoded) and one.job_id == "a"]
+    events = [one.event for one in decoded if one.job_id == "a"]
     assert len(events) * 2 == len(decoded) == len(lines) * 2
     started = [event.layer_idx for event in events if isinstance(event, LayerStart)]
     assert started == [4, 3, 2, 1, 0]
