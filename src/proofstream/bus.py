@@ -91,9 +91,9 @@ class Bus:
             self._count_rest()
 
     def _count_rest(self) -> None:
-        for _, _, what in list(self._intake.items):
-            _note_taken(what)
-            self._lose_item(what)
+        for item in list(self._intake.items):
+            _note_taken(item.what)
+            self._lose_item(item.what)
         for sender in list(self._senders):
             for kind, count in sender.dropped.take_counts().items():
                 self._lose(kind, count)
@@ -197,7 +197,8 @@ class Bus:
         for _ in range(len(self._intake.items)):
             if taken.memory_bytes > _ROUND_BYTES or taken.events >= _DRAIN:
                 break
-            monotonic_ns, by, what = self._intake.take_item()
+            item = self._intake.take_item()
+            monotonic_ns, by, what = item.monotonic_ns, item.sender, item.what
             sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)
             try:
                 if isinstance(what, Chunk):

@@ -568,7 +568,7 @@ class Host:
         for session in self.sessions.values():
             session.detach(self._late_notice(_IN_CHILD))
         self.intake.items.clear()
-        self.intake.listening = False
+        self.intake.listening = bool(self.lanes)  # without plugins, events go nowhere by intention
 
     def warn_of_late_events(self, text: str) -> None:
         """Warn of the first event of each open session that comes after its end; the text says why it is lost."""

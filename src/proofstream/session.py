@@ -27,7 +27,7 @@ from proofstream.events import (
 from proofstream.intake import Intake, IntakeItem, KindCounts, Posted, SenderInJob
 from proofstream.notices import stay_audible, warn_user
 from proofstream.report import Report
-from proofstream.scopes import Attribute, PhaseScope, Place, ProofScope, open_phase, place_in, standing
+from proofstream.scopes import Attribute, Emit, PhaseScope, Place, ProofScope, open_phase, place_in, standing
 from proofstream.trace_ids import TraceNote, session_trace_id
 from proofstream.wire import MAX_NAME_CHARS
 
@@ -74,11 +74,12 @@ class _Bound:
 class _Entrance:
     """What `Session.emit` reads. In slots, that costs a twin no more than the session: see `Session.twin`."""
 
-    __slots__ = ("_append", "_bound", "_clock", "_items")
+    __slots__ = ("_append", "_bound", "_clock", "_intake", "_items")
 
     _append: Callable[[IntakeItem], None]
     _bound: _Bound
     _clock: Callable[[], int]
+    _intake: Intake
     _items: deque[IntakeItem]
 
 
@@ -159,15 +160,18 @@ class Session(_Entrance):
         """Send one event. The bus checks it later; an invalid event is refused and counted."""
         # No lock: threads that pass the check together may overfill the intake by one item each, which is harmless.
         if len(self._items) < self._bound.capacity:
-            self._append((self._clock(), self, event))
+            self._append(IntakeItem(self._clock(), self, event))
         else:
             self._squeeze_in(event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
         """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
+        if self._intake.listening:
+            self._emit_made(make)
+
+    def _emit_made(self, make: Callable[[], ProofEvent]) -> None:
         if self._closed:
             self._say_late("an event")
-        if self._closed or not self._intake.listening:
             return
         try:
             event = make()
@@ -254,10 +258,20 @@ class Session(_Entrance):
         return open_phase(place, name, attributes)
 
     def _place(self, sender: SenderInJob, *, in_proof: bool) -> Place:
-        def emit(event: ProofEvent) -> None:
-            self.post(event, sender)
+        return Place(self.session_id, sender.job_id, in_proof, None, self._emit_of(sender))
 
-        return Place(self.session_id, sender.job_id, in_proof, None, emit)
+    def _emit_of(self, sender: SenderInJob) -> Emit:
+        """Return what `emit` is for a job. Bound to all that it needs, so that it costs no more than `emit`."""
+        items, append, bound, clock = self._items, self._append, self._bound, self._clock
+        squeeze_in = self._squeeze_in
+
+        def emit(event: ProofEvent) -> None:
+            if len(items) < bound.capacity:
+                append(IntakeItem(clock(), sender, event))
+            else:
+                squeeze_in(event, sender)
+
+        return emit
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Wait until every plugin has consumed all earlier events. Returns False if that took too long.
@@ -327,7 +341,7 @@ class Session(_Entrance):
     def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Send an event with more than `emit` allows, or of a job. Returns False if the intake's bound dropped it."""
         if len(self._items) < self._bound.capacity:
-            self._append((self._clock(), job or self, what))
+            self._append(IntakeItem(self._clock(), job or self, what))
             return True
         return self._squeeze_in(what, job)
 
@@ -335,7 +349,7 @@ class Session(_Entrance):
         """Send a fact although the bound is reached; drop and count anything else, and everything once closed."""
         event = what.event if isinstance(what, Posted) else what
         if not self._closed and self._intake.has_room_for(event):
-            self._append((self._clock(), job or self, what))
+            self._append(IntakeItem(self._clock(), job or self, what))
             return True
         self.drop(event)
         return False
@@ -454,6 +468,9 @@ class NoSession(Session):
 
     def emit(self, event: ProofEvent) -> None:
         """Ignore the event."""
+
+    def _emit_of(self, sender: SenderInJob) -> Emit:
+        return self.emit
 
     def post(self, what: ProofEvent | Posted, job: SenderInJob | None = None) -> bool:
         """Ignore the event."""

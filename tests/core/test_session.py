@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -78,6 +79,21 @@ def test_an_exception_inside_a_proof_aborts_it_visibly_and_propagates(make_host:
     aborted = plugin.events[-1]
     assert isinstance(aborted, ProofAborted)
     assert aborted.reason == "KeyError: 'w3'"
+
+
+@pytest.mark.parametrize("in_proof", [False, True])
+def test_a_burst_of_events_gives_the_garbage_collector_nothing_to_do(in_proof: bool) -> None:
+    intake = Intake(capacity=1000, clock=lambda: 0)
+    session = Session(intake=intake, owner=NoSession()._owner, source="test")
+    event = Log(level=LogLevel.Info, message="one of many")
+    with session.proof(num_layers=0) as proof:
+        emit = proof.emit if in_proof else session.emit
+        gc.collect()
+        before = gc.get_count()[0]
+        for _ in range(500):
+            emit(event)
+        assert gc.get_count()[0] - before < 50
+        assert len(intake.items) == 501
 
 
 def test_emit_if_calls_make_only_while_a_plugin_listens(make_host: MakeHost) -> None:
