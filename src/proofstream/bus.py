@@ -7,19 +7,24 @@ import time
 from collections.abc import Callable, Sequence
 
 from proofstream.counts import count_kind
-from proofstream.envelopes import HOST
+from proofstream.envelopes import HOST, memory_of
 from proofstream.errors import WireError, describe
 from proofstream.events import EventsLost, ProofEvent, SessionClosed, kind_of
+from proofstream.fast_events import FastEvents
 from proofstream.gate import Gate
 from proofstream.intake import Chunk, EventSender, Intake, Posted, SenderInJob
 from proofstream.lane_queue import QueueBounds
 from proofstream.lanes import Lane
-from proofstream.numbering import Numbering, Round, special_lines
+from proofstream.numbering import BY_THEMSELVES, Numbering, Round, special_lines
 from proofstream.threads import start_thread
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
 POLL_S = 0.05
 """How long an idle bus sleeps. It has to poll, because `emit` wakes no thread: that would cost the prover's time."""
+_QUIET_POLL_S = 0.1
+_QUIET_AFTER_S = 5.0
+"""After so many seconds without an event it sleeps longer: a first event may be shown a tenth of a second later."""
+
 TICK_S = 0.5
 """How often the bus checks on the lanes."""
 # Items per round. Few enough that ticks stay on time and lanes get the start of a burst early.
@@ -59,6 +64,7 @@ class Bus:
         self.first_fault: str = ""
         self._intake = intake
         self._decoder = decoder
+        self._fast = FastEvents(decoder.catalog, left_out=BY_THEMSELVES)
         self._lanes = lanes
         self._numbering = Numbering(wall_clock() - intake.clock())
         self._on_tick = on_tick
@@ -67,6 +73,8 @@ class Bus:
         self._senders: set[EventSender] = set()
         self._stop = False
         self._give_up = False
+        self._quiet_since = time.monotonic()
+        self._is_behind = False
         self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
 
     def start(self) -> None:
@@ -148,6 +156,8 @@ class Bus:
             worked = True
             try:
                 worked = self._drain()
+                if worked:
+                    self._quiet_since = time.monotonic()
                 now = time.monotonic()
                 if now - ticked >= TICK_S:
                     ticked = now
@@ -155,13 +165,22 @@ class Bus:
             except BaseException as error:  # noqa: BLE001 - such as a logging filter that raises; every plugin needs this thread
                 self._fault(error)
                 self._in_flight = 0
+                self._is_behind = True
             self.gate.notify()
-            if worked:
-                continue
             # Stop only after a round that found nothing, so that everything emitted before is delivered.
-            if self._stop:
+            if self._stop and not worked:
                 return
-            self._intake.wakeup.wait(POLL_S)
+            if self._stop or self._is_behind:
+                continue
+            self._intake.wakeup.wait(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """Return how long to sleep, unless a source wakes the bus.
+
+        While a program emits, too: to take its events at once would mean to take the interpreter's lock from it for a
+        few of them, again and again, and to wake every lane for these.
+        """
+        return POLL_S if time.monotonic() - self._quiet_since < _QUIET_AFTER_S else _QUIET_POLL_S
 
     def _fault(self, error: BaseException) -> None:
         self.faults += 1
@@ -194,12 +213,24 @@ class Bus:
     def _take_round(self) -> Round:
         """Take about `_DRAIN` events at most from the intake, and pass them."""
         taken = Round()
+        made = _Made()
+        self._is_behind = False
+        take, check, events = self._intake.take_item, self._fast.check, made.events
         for _ in range(len(self._intake.items)):
-            if taken.memory_bytes > _ROUND_BYTES or taken.events >= _DRAIN:
+            if taken.memory_bytes + made.memory_bytes > _ROUND_BYTES or taken.events + len(events) >= _DRAIN:
+                self._is_behind = True
                 break
-            item = self._intake.take_item()
+            item = take()
             monotonic_ns, by, what = item.monotonic_ns, item.sender, item.what
+            checked = check(what)
+            if checked is None or by is not made.by:
+                self._pass_made(made, taken)
             sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)
+            if checked is not None and not sender.ended:
+                made.by = by
+                made.memory_bytes += memory_of(len(checked[1]))
+                events.append((monotonic_ns, *checked))
+                continue
             try:
                 if isinstance(what, Chunk):
                     taken.admitted_bytes += what.memory_bytes
@@ -209,7 +240,17 @@ class Bus:
             except BaseException as error:  # noqa: BLE001 - as above, also a Rust panic; and the rest of this round must not be lost with it
                 self._fault(error)
                 self._lose_item(what)
+        self._pass_made(made, taken)
         return taken
+
+    def _pass_made(self, made: _Made, taken: Round) -> None:
+        """Number the checked events of one sender that followed one another."""
+        if made.events and made.by is not None:
+            by = made.by
+            sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)
+            taken.add(self._numbering.number_events(sender, job_id, made.events))
+            made.events.clear()
+        made.by, made.memory_bytes = None, 0
 
     def _pass_lines(self, monotonic_ns: int, sender: EventSender, chunk: Chunk, taken: Round) -> None:
         """Pass lines that a source has decoded, and so checked; stretches of ordinary ones are numbered at once."""
@@ -268,6 +309,15 @@ class Bus:
         event = EventsLost(where="intake", counts=fresh)
         decoded = Decoded(event=event, raw=encode_event(event))
         taken.add([self._numbering.number_own(self._intake.clock(), sender, decoded)])
+
+
+class _Made:
+    """Checked events of one sender that follow one another: when each arrived, the event, and its JSON."""
+
+    def __init__(self) -> None:
+        self.by: EventSender | SenderInJob | None = None
+        self.events: list[tuple[int, ProofEvent, bytes]] = []
+        self.memory_bytes: int = 0
 
 
 def _note_taken(what: ProofEvent | Posted | Chunk) -> None:

@@ -21,7 +21,7 @@ _TWENTY_DIGITS = b"0" * 20
 _DIGITS = re.compile(rb"[0-9]+")
 _POINT = ord(".")
 _CLOSING_BRACE = ord("}")
-_U64_MAX = 2**64 - 1
+U64_MAX = 2**64 - 1
 
 
 def may_exceed_u64(text: bytes) -> bool:
@@ -56,7 +56,7 @@ def _of_activation(event: LayerActivation) -> int:
 
 # Of the most frequent kinds, the sum of the integers that their types do not bound: no summand can be larger. Of the
 # others, the text is looked at.
-_SUMS: dict[str, Callable[[Any], int]] = {"SumcheckRound": _of_round, "LayerActivation": _of_activation}
+SUMS: dict[str, Callable[[Any], int]] = {"SumcheckRound": _of_round, "LayerActivation": _of_activation}
 
 
 class _Kind(NamedTuple):
@@ -91,7 +91,7 @@ class FastLines:
             if event is not None and kind is not None:
                 if kind.total is None:
                     unchecked.append(len(events))
-                elif kind.total(event) > _U64_MAX:
+                elif kind.total(event) > U64_MAX:
                     event = None
             events.append(event)
         _strike_out(events, lines, unchecked)
@@ -108,7 +108,7 @@ class FastLines:
         decoder: msgspec.json.Decoder[Any] | None = self._catalog.decoder(name)
         if decoder is None:
             return None
-        kind = self._kinds[begin] = _Kind(decoder.decode, _SUMS.get(name))
+        kind = self._kinds[begin] = _Kind(decoder.decode, SUMS.get(name))
         return kind
 
 

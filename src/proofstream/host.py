@@ -184,6 +184,7 @@ class Host:
             settings=self.settings,
             publish=publisher.publish_returned,
             wake_bus=self.intake.wakeup.set,
+            tell_room=lambda: self.bus.gate.notify(),  # noqa: PLW0108 - the bus is made with the lanes, so not yet
             traceback_hint=self._traceback_hint,
             publishers=self._live_publishers,
         )

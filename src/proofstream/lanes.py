@@ -47,7 +47,8 @@ class Lane:
         context: The context to configure the plugin in.
         settings: The host's bounds and deadlines.
         publish: Publishes the events that the plugin returned for a batch.
-        wake_bus: Tells the bus that the lane's state changed.
+        wake_bus: Tells the bus that the lane's state changed, or that it has published events.
+        tell_room: Tells sources that are held back that the lane has room.
         traceback_hint: Says how to see the traceback of a plugin that failed.
         publishers: The plugins whose events may fill only a share of the queue.
     """
@@ -61,6 +62,7 @@ class Lane:
         settings: HostSettings,
         publish: Callable[[Batch, Sequence[ProofEvent]], None],
         wake_bus: Callable[[], None],
+        tell_room: Callable[[], None],
         traceback_hint: str,
         publishers: Collection[str] = (),
     ) -> None:
@@ -77,6 +79,7 @@ class Lane:
         self._settings = settings
         self._publish = publish
         self._wake_bus = wake_bus
+        self._tell_room = tell_room
         self._traceback_hint = traceback_hint
         # A user who writes settings for a plugin wants it as much as one who names it.
         self.must_be_complete: bool = record.complete and (context.asked or bool(context.config))
@@ -289,6 +292,7 @@ class Lane:
                 self._report_health()
             if events:
                 self._publish(batch, events)  # logs what is not declared, and an application's logging may raise
+                self._wake_bus()
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, also SystemExit; its lane must say so
             self._fail(error)
             return False
@@ -296,7 +300,7 @@ class Lane:
         self._busy_since = None
         self.progress()
         if not self.queue:
-            self._wake_bus()  # a source may be held back until this lane has room
+            self._tell_room()
         return True
 
     def _report_health(self) -> None:

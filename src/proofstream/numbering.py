@@ -16,12 +16,13 @@ _LATE_NS = 1_000_000_000
 their session, as this machine's clock tells it, is not the end of what they tell of: it follows the last of them."""
 
 _CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
-_BY_THEMSELVES = _CROWDING | {SessionClosed}
+BY_THEMSELVES: frozenset[type[ProofEvent]] = frozenset({*_CROWDING, SessionClosed})
+"""The types of events that need attention of their own when they get a number."""
 
 
 def special_lines(lines: Sequence[Decoded]) -> list[int]:
     """Return the indices of the lines that need attention of their own; the others only get the next numbers."""
-    return [index for index, line in enumerate(lines) if type(line.event) in _BY_THEMSELVES or line.origin != PRODUCER]
+    return [index for index, line in enumerate(lines) if type(line.event) in BY_THEMSELVES or line.origin != PRODUCER]
 
 
 class Round:
@@ -88,6 +89,32 @@ class Numbering:
         ]
         self._note_last(now, sender, lines[-1])
         return envelopes
+
+    def number_events(
+        self, sender: EventSender, job_id: str | None, events: Sequence[tuple[int, ProofEvent, bytes]]
+    ) -> list[Envelope]:
+        """Return the envelopes of ordinary events that were made in Python, and checked; as `number_made` for each.
+
+        Args:
+            sender: Their session.
+            job_id: Their job.
+            events: When each arrived, the event, and its JSON.
+        """
+        anchor, seq, session_id = self._anchor, self.seq, sender.session_id
+        self.seq = seq + len(events)
+        sender.seen(anchor + events[-1][0])
+        return [
+            Envelope(
+                seq=number,
+                time_unix_nano=anchor + monotonic_ns,
+                session_id=session_id,
+                origin=PRODUCER,
+                event=event,
+                raw=raw,
+                job_id=job_id,
+            )
+            for number, (monotonic_ns, event, raw) in enumerate(events, seq)
+        ]
 
     def pass_over(self, monotonic_ns: int, sender: EventSender, lines: Sequence[Decoded]) -> None:
         """Give lines their numbers without making envelopes, because no plugin would receive them."""

@@ -120,7 +120,7 @@ class LineDecoder:
     """Decodes lines by the event types of one catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+        self.catalog = catalog
         self._fast = FastLines(catalog)
 
     def decode_plain(self, lines: Sequence[bytes]) -> list[Decoded | None]:
@@ -186,7 +186,7 @@ class LineDecoder:
         if len(parts) != 1:
             raise WireError(f"expected an object with one key, the event's kind; got {len(parts)} keys")
         ((kind, body),) = parts.items()
-        decoder = self._catalog.decoder(kind)
+        decoder = self.catalog.decoder(kind)
         if decoder is None:
             if not kind[:1].isupper():
                 raise WireError(
@@ -300,7 +300,8 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+encode_body = msgspec.json.Encoder(enc_hook=_plain).encode
+"""Returns the JSON of an event's fields. Raises whatever a value raises, and for text that is no UTF-8."""
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -317,9 +318,9 @@ def _without_surrogates(value: Any) -> Any:
 
 def _body(event: ProofEvent) -> bytes:
     try:
-        return _encode(event)
+        return encode_body(event)
     except UnicodeEncodeError:
-        return _encode(_without_surrogates(msgspec.to_builtins(event, enc_hook=_plain)))
+        return encode_body(_without_surrogates(msgspec.to_builtins(event, enc_hook=_plain)))
 
 
 def _reason(error: BaseException) -> str:
@@ -347,7 +348,7 @@ def encode_event(event: ProofEvent) -> bytes:
 
 
 @functools.cache
-def _text_fields(event_type: type[ProofEvent]) -> tuple[str, ...]:
+def text_fields(event_type: type[ProofEvent]) -> tuple[str, ...]:
     """Return the text fields, because msgspec would also encode bytes, dates and ids as text."""
     return tuple(f.name for f in msgspec.structs.fields(event_type) if f.type in (str, str | None))
 
@@ -376,7 +377,7 @@ def _checked(event: object, decoder: LineDecoder) -> Decoded:
     decoded = decoder.decode(encode_event(event))
     if type(decoded.event) is not type(event):
         raise WireError(f"{kind_of(event)} is an undeclared kind")
-    for name in _text_fields(type(event)):
+    for name in text_fields(type(event)):
         value = getattr(event, name)
         if value is not None and not isinstance(value, str):
             raise WireError(f"Expected `str`, got `{type(value).__name__}` - at `$.{name}`")
