@@ -1,8 +1,8 @@
 """Measures what otel, record and console together cost a producer in Python while it runs.
 
-The producer computes in a prime field between events, as long as makes it run at a given rate alone. Its speed is events
-per second by the clock, which on a shared machine is noisy. So a second figure tells the same by processor time: all
-threads share the interpreter's lock, and the producer cannot keep more than its share of what they take together.
+The producer computes in a prime field between events, as long as makes it run at a given rate alone. Its speed is
+events per second by the clock, which on a shared machine is noisy. So a second figure tells the same by processor time:
+all threads share the interpreter's lock, and the producer cannot keep more than its share of what they take together.
 """
 
 from __future__ import annotations
@@ -164,8 +164,9 @@ def measure(scale: Scale) -> list[Result]:
             found = measured(stage, rate, rounds=scale.of(7), seconds=max(0.5, min(1.0, scale.size)))
             alone, observed = _median(found.alone), _median(found.observed)
             note = (
-                f"alone {alone.events_per_s:.0f} events/s; processor time of an event: producer {observed.own_cpu_us:.1f}"
-                f" us, alone {alone.own_cpu_us:.1f} us, other threads {observed.other_cpu_us:.1f} us; {found.lost} lost"
+                f"alone {alone.events_per_s:.0f} events/s; processor time of an event: producer"
+                f" {observed.own_cpu_us:.1f} us, alone {alone.own_cpu_us:.1f} us, other threads"
+                f" {observed.other_cpu_us:.1f} us; {found.lost} lost"
             )
             name, against = f"producer at {rate:,} events/s keeps", "the same alone"
             by_clock, by_cpu = harness.middle(found.kept), harness.middle(found.kept_of_cpu)

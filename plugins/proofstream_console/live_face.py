@@ -137,7 +137,7 @@ class LiveFace:
         return time.monotonic() - self._looked_at > _SUSPENDED_S
 
     def _styled_rows(self, lines: list[Text]) -> list[str]:
-        """Return the same for lines that take one row each. Most of them are as in the view before, which costs less."""
+        """Return the same for lines that take one row each. Most are as in the view before, which costs less."""
         looks = [_look_of(line) for line in lines]
         new = {look: line for look, line in zip(looks, lines, strict=True) if look not in self._styled_before}
         rows = self._styled(list(new.values()))

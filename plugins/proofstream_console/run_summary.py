@@ -300,9 +300,8 @@ class RunSummary:
         else:
             session.events += len(rounds)
             session.seen_at = self._batch_at
-            session.latest_unix_nano = max(
-                session.latest_unix_nano, max([envelope.time_unix_nano for envelope in rounds])
-            )
+            latest = max([envelope.time_unix_nano for envelope in rounds])
+            session.latest_unix_nano = max(session.latest_unix_nano, latest)
         if self._live:
             self._hear_rounds(noted)
 

@@ -44,6 +44,7 @@ class GpuPlugin:
     requires: ClassVar[tuple[str, ...]] = ("pynvml",)
     tick_s: ClassVar[float] = 1.0
     # What begins or ends a proof, and what shows that one goes on whose beginning was not seen.
+    only_publishes: ClassVar[bool] = True
     wants: ClassVar[tuple[str, ...]] = (
         "LayerEnd",
         "LayerStart",

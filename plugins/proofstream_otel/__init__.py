@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from proofstream_otel.telemetry import Telemetry
+
+_GLOBALS = (
+    ("opentelemetry.trace", "_TRACER_PROVIDER"),
+    ("opentelemetry.metrics._internal", "_METER_PROVIDER"),
+    ("opentelemetry._logs._internal", "_LOGGER_PROVIDER"),
+)
+"""Where the API keeps the providers that an application has made global. To ask for them may load one."""
 
 URL_PREFIXES = ("http://", "https://", "grpc://", "grpcs://")
 
@@ -55,6 +63,14 @@ class OtelPlugin:
         self._logger_provider = logger_provider
         self.given_settings = settings
         self._telemetry: Telemetry | None = None
+
+    @property
+    def needs_settings(self) -> bool:
+        """Whether only settings could tell where to export to: no variable of OpenTelemetry and no provider does."""
+        given = (self._tracer_provider, self._meter_provider, self._logger_provider)
+        if any(provider is not None for provider in given) or any(name.startswith("OTEL_") for name in os.environ):
+            return False
+        return not any(getattr(sys.modules.get(module), name, None) is not None for module, name in _GLOBALS)
 
     @property
     def joins_other_traces(self) -> bool:

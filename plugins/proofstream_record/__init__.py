@@ -40,6 +40,8 @@ class RecordPlugin:
     tick_s = 0.5
     # A proof with a hole would replay as something that never happened.
     complete = True
+    # Without a file there is nothing to do.
+    needs_settings = True
 
     def __init__(self) -> None:
         self._writer: EnvelopeLogWriter | None = None

@@ -20,6 +20,7 @@ class RerunPlugin:
 
     Attributes:
         requires: The modules that it imports.
+        needs_settings: Without connections there is nothing to do.
         tick_s: Seconds between two flushes of files and checks on viewers while no events arrive.
 
     Args:
@@ -27,6 +28,7 @@ class RerunPlugin:
     """
 
     requires: ClassVar[tuple[str, ...]] = ("rerun",)
+    needs_settings: ClassVar[bool] = True
     tick_s: ClassVar[float] = 0.5
 
     def __init__(self, **settings: Any) -> None:

@@ -135,6 +135,7 @@ class StateCostPlugin:
     rederives: ClassVar[str] = "asked"
     derives: ClassVar[tuple[str, ...]] = ("StateProgramCost", "StateBytesMoved")
     # What begins or ends an interval, since costs say the ordinal of their proof; and what is to be priced.
+    only_publishes: ClassVar[bool] = True
     wants: ClassVar[tuple[str, ...]] = (
         "AggregatedBindingEnd",
         "AggregatedBindingStart",

@@ -26,9 +26,11 @@ What a plugin may rely on:
    it in ``PluginHealth``. A class attribute ``wants`` names the kinds that the plugin is handed, beside those that
    say where a stream begins, ends and has gaps; without it, that is all. A class attribute ``complete = True`` says
    that gaps spoil the plugin's output: if the user asked for it or gave it settings, its lane has sixteen times the
-   room for bulk events, and any event that it was not given ends the run with a line and exit status 1. An attribute
-   ``given_settings`` holds the keys of its table that its constructor was given, so that they are checked as the table
-   is.
+   room for bulk events, and any event that it was not given ends the run with a line and exit status 1. A class
+   attribute ``only_publishes = True`` says that nothing comes from the plugin but events for other plugins: with it
+   alone, nothing is worth making an event for. An attribute ``needs_settings = True`` says that the plugin sits a run
+   out without settings, so that this is known before it is configured. An attribute ``given_settings`` holds the keys
+   of its table that its constructor was given, so that they are checked as the table is.
 """
 
 from __future__ import annotations

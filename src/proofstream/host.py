@@ -129,7 +129,8 @@ class Host:
         if self.reservations.notice is not None:
             warn_user(self.reservations.notice)
         self.lanes: list[Lane] = [self._lane(record) for record in acting]
-        self.intake.listening = bool(self.lanes)
+        self._expected_idle = frozenset(lane.name for lane in self.lanes if self._will_sit_out(lane))
+        self.intake.listening = self._is_heard
         self.bus: Bus = Bus(
             intake=self.intake,
             decoder=LineDecoder(registry.catalog),
@@ -183,7 +184,7 @@ class Host:
             context=context,
             settings=self.settings,
             publish=publisher.publish_returned,
-            wake_bus=self.intake.wakeup.set,
+            wake_bus=self._note_lane,
             tell_room=lambda: self.bus.gate.notify(),  # noqa: PLW0108 - the bus is made with the lanes, so not yet
             traceback_hint=self._traceback_hint,
             publishers=self._live_publishers,
@@ -286,6 +287,31 @@ class Host:
     def _chosen(self) -> frozenset[str]:
         """The plugins that were asked for, and those with settings: a user who writes some wants the plugin to work."""
         return self.asked | {name for name, table in self._config.tables.items() if table}
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether a plugin gets events, now or soon, from which something comes that is not for other plugins alone."""
+        return any(lane.is_listening and not self._is_deaf(lane) for lane in self.lanes)
+
+    def _is_deaf(self, lane: Lane) -> bool:
+        if lane.record.only_publishes and lane.name not in self._chosen:
+            return True
+        return lane.record.status is PluginStatus.STARTING and lane.name in self._expected_idle
+
+    def _will_sit_out(self, lane: Lane) -> bool:
+        """Return whether it is known that a plugin has nothing to do, before it is configured."""
+        record = lane.record
+        if self._config.table(lane.name) or record.given_settings or record.hooks is None:
+            return False
+        try:
+            return getattr(record.hooks.plugin, "needs_settings", False) is True
+        except Exception:  # noqa: BLE001 - a property of a third-party plugin, on the prover's thread
+            return False
+
+    def _note_lane(self) -> None:
+        """Note that a lane's state has changed, and wake the bus. Called on the lane's thread."""
+        self.intake.listening = self._is_heard
+        self.intake.wakeup.set()
 
     def keep_as_recorded(self, session: Session) -> frozenset[str]:
         """Withhold a recorded session from the plugins that leave those alone; return their names."""
@@ -443,7 +469,7 @@ class Host:
         for lane in self.lanes:
             lane.check_stalled(now)
             self._publish_health(lane, now)
-        self.intake.listening = any(lane.is_listening for lane in self.lanes)
+        self.intake.listening = self._is_heard
         self._count_lost_facts()
         self._say_useless()
 

@@ -61,6 +61,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
             it.
         derives: The kinds that it derives from a producer's events.
         wants: The kinds that it is handed; None for all.
+        only_publishes: Whether nothing comes from it but events for other plugins.
         complete: Whether its output may not have gaps if the user wants it.
         given_settings: The keys of its table that its constructor was given.
         models: The model of its table, or None if it has none; empty until it was asked for.
@@ -80,6 +81,7 @@ class PluginRecord(msgspec.Struct, kw_only=True):
     rederives: bool | str = True
     derives: tuple[str, ...] = ()
     wants: frozenset[str] | None = None
+    only_publishes: bool = False
     complete: bool = False
     given_settings: Mapping[str, Any] = {}
     models: tuple[TableModel | None, ...] = ()
@@ -417,6 +419,10 @@ def _adopt(record: PluginRecord, plugin: object) -> None:
     wants: object = getattr(plugin, "wants", None)
     record.wants = None if wants is None else frozenset(_kinds("wants", wants)) | HANDED_TO_ALL
     record.wanted_by = _variables(getattr(plugin, "wanted_by", ()))
+    only: object = getattr(plugin, "only_publishes", False)
+    if not isinstance(only, bool):
+        raise PluginError(f"only_publishes is {only!r}; it must be True or False")
+    record.only_publishes = only
     complete: object = getattr(plugin, "complete", False)
     if not isinstance(complete, bool):
         raise PluginError(f"complete is {complete!r}; it must be True or False")
