@@ -244,7 +244,7 @@ class Bus:
         return taken
 
     def _pass_made(self, made: _Made, taken: Round) -> None:
-        """Number the checked events of one sender that followed one another."""
+        """Give the checked events of one sender that followed one another their numbers."""
         if made.events and made.by is not None:
             by = made.by
             sender, job_id = (by.sender, by.job_id) if isinstance(by, SenderInJob) else (by, None)

@@ -16,14 +16,23 @@ from proofstream.wire import encode_body, text_fields
 
 
 class _Kind(NamedTuple):
-    """How to check an event of a kind: see `fast_lines`."""
+    """How to check an event of a kind.
+
+    Attributes:
+        begin: How its JSON begins.
+        decode: Decodes what follows, but for the last brace.
+        total: Sums up its integers, if it is one of the most frequent kinds: see `fast_lines`.
+        texts: Its fields that must be text.
+        is_ours: Whether it comes with the core.
+        needs_look: Whether more is to be checked than what decoding and `total` check.
+    """
 
     begin: bytes
     decode: Callable[[bytes], Any]
     total: Callable[[Any], int] | None
     texts: tuple[str, ...]
     is_ours: bool
-    """Whether it comes with the core: fields of other types may hold JSON as it was written."""
+    needs_look: bool
 
 
 class FastEvents:
@@ -50,23 +59,15 @@ class FastEvents:
             kind = self._look_up(event)
         if kind is None:
             return None
-        begin, decode, total, texts, is_ours = kind
         try:
             body = encode_body(event)
-            decoded = decode(body)
+            decoded = kind.decode(body)
         except BaseException:  # noqa: BLE001 - a value may raise anything; no signal reaches this thread
             return None
-        if not is_ours and (not is_plain(body) or b"\n" in body):
+        too_large = may_exceed_u64(body) if kind.total is None else kind.total(decoded) > U64_MAX
+        if too_large or (kind.needs_look and not _is_plain(kind, event, body)):
             return None
-        if total is None:
-            if may_exceed_u64(body):
-                return None
-        elif total(decoded) > U64_MAX:
-            return None
-        for name in texts:
-            if not isinstance(getattr(event, name), str | None):
-                return None
-        return decoded, begin + body + b"}"
+        return decoded, kind.begin + body + b"}"
 
     def _look_up(self, event: object) -> _Kind | None:
         event_type = type(event)
@@ -75,10 +76,26 @@ class FastEvents:
             name = kind_of(event)
             decoder = self._catalog.decoder(name)
             if decoder is not None and self._catalog.event_type(name) is event_type:
-                kind = _Kind(b'{"%b":' % name.encode(), decoder.decode, SUMS.get(name), text_fields(event_type), event_type in _OURS)
+                texts, is_ours = text_fields(event_type), event_type in _OURS
+                kind = _Kind(
+                    b'{"%b":' % name.encode(),
+                    decoder.decode,
+                    SUMS.get(name),
+                    texts,
+                    is_ours,
+                    bool(texts) or not is_ours,
+                )
         if len(self._kinds) < _MOST_TYPES:
             self._kinds[event_type] = kind
         return kind
+
+
+def _is_plain(kind: _Kind, event: object, body: bytes) -> bool:
+    # Fields of types that do not come with the core may hold JSON as it was written.
+    if not kind.is_ours and (not is_plain(body) or b"\n" in body):
+        return False
+    # msgspec would also encode bytes, dates and ids as text.
+    return all(isinstance(getattr(event, name), str | None) for name in kind.texts)
 
 
 _OURS = frozenset({*PRODUCER_EVENTS, *HOST_EVENTS})

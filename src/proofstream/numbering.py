@@ -15,7 +15,7 @@ _LATE_NS = 1_000_000_000
 """Events that come this long after the times that they bring are told later, or by another clock. Then the end of
 their session, as this machine's clock tells it, is not the end of what they tell of: it follows the last of them."""
 
-_CROWDING = frozenset({ProofStart, PhaseStart, PhaseEnd})
+_CROWDING: frozenset[type[ProofEvent]] = frozenset({ProofStart, PhaseStart, PhaseEnd})
 BY_THEMSELVES: frozenset[type[ProofEvent]] = frozenset({*_CROWDING, SessionClosed})
 """The types of events that need attention of their own when they get a number."""
 

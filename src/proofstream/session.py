@@ -165,7 +165,10 @@ class Session(_Entrance):
             self._squeeze_in(event)
 
     def emit_if(self, make: Callable[[], ProofEvent]) -> None:
-        """Send the event that `make` returns. `make` is not called while no plugin would receive the event."""
+        """Send the event that `make` returns. `make` is not called while no plugin would receive the event.
+
+        A plugin that is not configured yet counts, unless it says that it has nothing to do: see `needs_settings`.
+        """
         if self._intake.listening:
             self._emit_made(make)
 

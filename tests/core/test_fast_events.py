@@ -65,14 +65,18 @@ ANYTHING: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -1]),
     st.floats(),
     st.text(max_size=5),
-    st.sampled_from(["\ud800", Text("text"), b"bytes", Scalar(3), Scalar(2**64), Scalar(KeyboardInterrupt()), object()]),
+    st.sampled_from(
+        ["\ud800", Text("text"), b"bytes", Scalar(3), Scalar(2**64), Scalar(KeyboardInterrupt()), object()]
+    ),
     st.lists(st.integers(0, 2**33), max_size=3),
     st.tuples(st.integers(-1, 9), st.integers(0, 9)),
 )
 MOSTLY_NUMBERS = st.one_of(st.integers(0, 2**32), st.integers(0, 9), ANYTHING)
 LIMBS = st.builds(SecureField, a=MOSTLY_NUMBERS, b=st.just(1), c=st.just(2), d=st.just(3))
 POLYS = st.builds(RoundPoly, c0=LIMBS, c1=LIMBS, c2=LIMBS)
-JSON = st.sampled_from([b"1", b'{"a": 1}', b"[1,\n2]", b"1}", b'"\xff"', b'1},"Log":{"level":"Info"', b"", b"12345678901234567890123"])
+JSON = st.sampled_from(
+    [b"1", b'{"a": 1}', b"[1,\n2]", b"1}", b'"\xff"', b'1},"Log":{"level":"Info"', b"", b"12345678901234567890123"]
+)
 EVENTS: st.SearchStrategy[object] = st.one_of(
     st.builds(
         SumcheckRound,

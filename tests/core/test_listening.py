@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from typing import ClassVar
 
 import pytest
 
-from proofstream import Log, LogLevel, Session, hookimpl, open_session
+from proofstream import Log, LogLevel, PluginContext, Session, hookimpl, open_session
 from proofstream.config import Config, HostSettings
 from proofstream.host import Host
 from proofstream.loader import Selection, load
@@ -32,7 +33,7 @@ class Late(RecordingPlugin):
         self._listens = listens
 
     @hookimpl
-    def proofstream_configure(self) -> bool:
+    def proofstream_configure(self, context: PluginContext) -> bool:
         self.let.wait(10.0)
         return self._listens
 
@@ -84,8 +85,8 @@ def test_a_plugin_that_needs_settings_counts_with_some() -> None:
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_plugin_that_only_publishes_counts_if_the_user_asked_for_it(*, asked: bool) -> None:
     registry = load(Selection(), found=[], instances=[OnlyPublishes("publisher")])
-    names = {"asked" if asked else "wanted": ["publisher"]}
-    host = Host(registry=registry, config=Config(host=HostSettings()), **{"asked": [], **names})
+    names = ["publisher"]
+    host = Host(registry=registry, config=Config(host=HostSettings()), asked=names if asked else [], wanted=names)
     host.start()
     assert is_made_for(host.new_session(source="test")) is asked
     host.close(5.0)
@@ -100,17 +101,18 @@ def test_our_own_plugins_make_no_event_for_nothing(monkeypatch: pytest.MonkeyPat
     assert not OtelPlugin().needs_settings
 
 
-def test_providers_of_the_application_are_a_reason_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opentelemetry import metrics, trace
-    from opentelemetry._logs import _internal as logs
-
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("opentelemetry.trace", "_TRACER_PROVIDER"),
+        ("opentelemetry.metrics._internal", "_METER_PROVIDER"),
+        ("opentelemetry._logs._internal", "_LOGGER_PROVIDER"),
+    ],
+)
+def test_a_provider_of_the_application_is_a_reason_to_listen(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hasattr(importlib.import_module(module), name)
+    monkeypatch.setattr(f"{module}.{name}", object())
+    assert not OtelPlugin().needs_settings
     assert not OtelPlugin(logger_provider=object()).needs_settings
-    for module, name in (
-        (trace, "_TRACER_PROVIDER"),
-        (metrics._internal, "_METER_PROVIDER"),
-        (logs, "_LOGGER_PROVIDER"),
-    ):
-        assert hasattr(module, name)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, object())
-            assert not OtelPlugin().needs_settings

@@ -82,9 +82,9 @@ def test_an_exception_inside_a_proof_aborts_it_visibly_and_propagates(make_host:
 
 
 @pytest.mark.parametrize("in_proof", [False, True])
-def test_a_burst_of_events_gives_the_garbage_collector_nothing_to_do(in_proof: bool) -> None:
+def test_a_burst_of_events_gives_the_garbage_collector_nothing_to_do(make_host: MakeHost, in_proof: bool) -> None:
     intake = Intake(capacity=1000, clock=lambda: 0)
-    session = Session(intake=intake, owner=NoSession()._owner, source="test")
+    session = Session(intake=intake, owner=make_host(start=False), source="test")
     event = Log(level=LogLevel.Info, message="one of many")
     with session.proof(num_layers=0) as proof:
         emit = proof.emit if in_proof else session.emit
