@@ -35,7 +35,7 @@ _LAST_WAIT_S = 0.25
 _DRAW_AGAIN_EVERY_S = 2.0
 """Another program may have cleared the terminal, or written over the view."""
 
-_SUSPENDED_S = 0.4
+_SUSPENDED_S = 0.6
 """A process that has not looked at the terminal for so long was suspended, and the shell has used the terminal."""
 
 _GAP_FROM_LINES = (12, 30)

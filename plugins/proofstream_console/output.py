@@ -26,7 +26,7 @@ _PIECE_BYTES = 1024
 one."""
 
 _POLL_S = 0.1
-_LOOK_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.2
 _LOOK_CLOSELY_S, _CLOSELY_FOR_S = 0.015, 1.0
 """How often a terminal is looked at that has just changed: a window that is being resized changes many times."""
 

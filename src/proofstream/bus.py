@@ -22,8 +22,8 @@ from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 POLL_S = 0.05
 """How long an idle bus sleeps. It has to poll, because `emit` wakes no thread: that would cost the prover's time."""
 _QUIET_POLL_S = 0.1
-_QUIET_AFTER_S = 5.0
-"""After so many seconds without an event it sleeps longer: a first event may be shown a tenth of a second later."""
+_QUIET_AFTER_S = 1.0
+"""After a second without an event it sleeps longer: a first event may be shown a tenth of a second later."""
 
 TICK_S = 0.5
 """How often the bus checks on the lanes."""
