@@ -19,12 +19,13 @@ from proofstream.numbering import BY_THEMSELVES, Numbering, Round, special_lines
 from proofstream.threads import start_thread
 from proofstream.wire import Decoded, LineDecoder, check_event, encode_event
 
-POLL_S = 0.05
-"""How long an idle bus sleeps. It has to poll, because `emit` wakes no thread: that would cost the prover's time."""
-_QUIET_POLL_S = 0.1
-_QUIET_AFTER_S = 1.0
-"""After a second without an event it sleeps longer: a first event may be shown a tenth of a second later."""
+POLL_S = 0.1
+"""How long the bus sleeps after it has taken all there was, unless a source or a lane wakes it.
 
+It has to poll, because `emit` wakes no thread: that would cost the prover's time. It sleeps while a program emits, too:
+to take events at once would mean to take the interpreter's lock from the program for a few of them, again and again,
+and to wake every lane for these.
+"""
 TICK_S = 0.5
 """How often the bus checks on the lanes."""
 # Items per round. Few enough that ticks stay on time and lanes get the start of a burst early.
@@ -73,7 +74,6 @@ class Bus:
         self._senders: set[EventSender] = set()
         self._stop = False
         self._give_up = False
-        self._quiet_since = time.monotonic()
         self._is_behind = False
         self._thread = threading.Thread(target=self._run, name="proofstream-bus", daemon=True)
 
@@ -156,8 +156,6 @@ class Bus:
             worked = True
             try:
                 worked = self._drain()
-                if worked:
-                    self._quiet_since = time.monotonic()
                 now = time.monotonic()
                 if now - ticked >= TICK_S:
                     ticked = now
@@ -172,15 +170,7 @@ class Bus:
                 return
             if self._stop or self._is_behind:
                 continue
-            self._intake.wakeup.wait(self._pause_s())
-
-    def _pause_s(self) -> float:
-        """Return how long to sleep, unless a source wakes the bus.
-
-        While a program emits, too: to take its events at once would mean to take the interpreter's lock from it for a
-        few of them, again and again, and to wake every lane for these.
-        """
-        return POLL_S if time.monotonic() - self._quiet_since < _QUIET_AFTER_S else _QUIET_POLL_S
+            self._intake.wakeup.wait(POLL_S)
 
     def _fault(self, error: BaseException) -> None:
         self.faults += 1
