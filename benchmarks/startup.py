@@ -21,7 +21,12 @@ TURNS = 3
 
 STREAM = ROOT / "tests" / "data" / "wire" / "stark-without-proof.jsonl"
 BARE, BARE_EXIT = "a bare interpreter", "the exit of a bare interpreter"
-GOALS = {"import proofstream": 60, "proofstream --help": 150, "open_session() and close": 150, "exit with a session": 20}
+GOALS = {
+    "import proofstream": 60,
+    "proofstream --help": 150,
+    "open_session() and close": 150,
+    "exit with a session": 20,
+}
 
 PAGE = """
 import sys

@@ -6,6 +6,7 @@ Python's internals to somebody who only changed their mind.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -19,9 +20,12 @@ def end_quietly() -> None:
 def main() -> int:
     """Run the command line of this process and return the exit status."""
     end_quietly()
+    gc.disable()  # what is imported stays, so looking for garbage among it is of no use
     from proofstream.command.early import begin_reading  # only now
 
     begin_reading(sys.argv[1:])
     from proofstream.command.cli import main as run  # what it imports takes longer than a layer
 
+    gc.freeze()
+    gc.enable()
     return run()

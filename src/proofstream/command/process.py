@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -106,6 +107,8 @@ def end_soon(status: int) -> None:
     for number in ending_signals():
         # No handler of ours could run while the interpreter ends, so the system itself ends the process.
         signal.signal(number, signal.SIG_DFL)
+    # The interpreter looks through all objects several times as it ends, and has nothing to gain from it.
+    gc.freeze()
     # A stuck thread may hold a stream's lock, and the interpreter aborts if it cannot flush that stream at its end.
     if voice.is_stuck or _is_held() or not finishes_within(_END_WITHIN_S, _flush_standard_streams):
         _leave(status)

@@ -28,7 +28,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "name", ["proofstream", "proofstream.events", "proofstream.command.cli", "click", "proofstream_otel", "pydantic"]
+    "name", ["proofstream", "proofstream.events", "proofstream.command.cli", "click", "proofstream_otel", "msgspec"]
 )
 def test_whatever_is_being_imported(name: str) -> None:
     done = subprocess.run(
