@@ -39,6 +39,30 @@ print(f"{len(list(folder.iterdir()))} files, {more} threads more")
 """
 """Thirty-two recordings one after another, as in a service that runs for days."""
 
+IDLE = """
+import logging, sys, time
+from pathlib import Path
+from proofstream_rerun.outlets.fan_out import Outlets
+from proofstream_rerun.sdk.recordings import Recording
+from proofstream_rerun.settings import Settings
+import rerun.blueprint as rrb
+
+def threads():
+    return len(list(Path("/proc/self/task").iterdir()))
+
+outlets = Outlets(Settings(connections=[sys.argv[1]]), live=True, tell=print, log=logging.getLogger())
+recording = Recording(application_id="idle", recording_id="one", name="one", started_ns=1, blueprint=rrb.Blueprint,
+                      snapshot=lambda: [])
+outlets.begin_recording(recording)
+busy, ends = threads(), time.monotonic() + 20
+while threads() >= busy and time.monotonic() < ends:
+    outlets.tick(is_idle=True)
+    time.sleep(0.05)
+print("released" if threads() < busy else f"{threads()} threads of {busy} are left")
+outlets.close(5)
+"""
+"""A recording that has begun, and no more events: its layout's stream is closed, but wakes up until it is released."""
+
 
 def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> None:
     path = tmp_path / "proof.rrd"
@@ -55,6 +79,12 @@ def test_a_file_holds_everything_and_is_complete(kit: Any, tmp_path: Path) -> No
     assert [blueprint.kind for blueprint in RrdReader(path).blueprints()] == ["blueprint"]
     # Twenty calls with rows, then the static data, the layout and the properties of the recording.
     assert outlets.counters() == {"writes": 23, "reconnects": 0}
+
+
+def test_an_idle_process_keeps_no_closed_streams(kit: Any, tmp_path: Path) -> None:
+    done = kit.run_python(IDLE, f"file:{tmp_path / 'proof.rrd'}")
+
+    assert done.stdout == "released\n", done.stderr
 
 
 def test_a_recording_carries_its_name_and_properties(kit: Any, tmp_path: Path) -> None:

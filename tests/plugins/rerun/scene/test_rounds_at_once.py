@@ -26,7 +26,7 @@ polynomial = st.one_of(
     st.builds(lambda *c: {"poly_deg2": RoundPoly(*c)}, element, element, element),
     st.builds(lambda *c: {"poly_deg3": RoundPolyDeg3(*c)}, element, element, element, element),
 )
-rounds = st.builds(
+runs = st.builds(
     lambda layer, first, step, count, total, claim, given_: [
         SumcheckRound(
             **{
@@ -49,13 +49,25 @@ rounds = st.builds(
     st.sampled_from([None, 0.0, 0.25, 1.0]),
     polynomial,
 )
+layers_with_rounds = st.builds(
+    lambda layer, device, run, more: [
+        layer_start(layer, device=device),
+        *(replace(event, layer_idx=layer) for event in run),
+        *more,
+        *(replace(event, layer_idx=layer) for event in run),
+    ],
+    index,
+    st.sampled_from([None, 0, 1]),
+    runs,
+    st.one_of(st.just([]), runs),
+)
 others = st.one_of(
     st.builds(lambda layer, device: [layer_start(layer, device=device)], index, st.sampled_from([None, 0, 1])),
     st.builds(lambda layer: [layer_end(layer)], index),
     st.builds(lambda layers: [proof_start(layers)], st.sampled_from([3, MANY_LAYERS])),
     st.just([proof_complete()]),
 )
-stories = st.lists(st.one_of(rounds, rounds, others), max_size=20)
+stories = st.lists(st.one_of(layers_with_rounds, layers_with_rounds, runs, others), max_size=12)
 
 
 def drawn(story: list[ProofEvent], times: list[int], batch: int) -> Any:
@@ -69,7 +81,7 @@ def drawn(story: list[ProofEvent], times: list[int], batch: int) -> Any:
     return {recording: repr(dict(rows)) for recording, rows in pages.rows.items()}, bench.painter.counters()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([3, MANY_LAYERS]),
     stories,
