@@ -16,7 +16,7 @@ BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "rerun_cost.py"
 @pytest.mark.timeout(300)
 def test_few_entities_and_small_files(tmp_path: Path) -> None:
     into = tmp_path / "figures.json"
-    command = [sys.executable, BENCHMARK, "--short", "--json", into]
+    command: list[str | Path] = [sys.executable, BENCHMARK, "--short", "--json", into]
     subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
     figures = {result["name"]: result["value"] for result in json.loads(into.read_text("utf-8"))["results"]}
 

@@ -21,53 +21,40 @@ MANY_LAYERS = 60
 limb = st.sampled_from([0, 1, 2**31 - 2, 2**32 - 1])
 element = st.builds(SecureField, limb, limb, limb, limb)
 index = st.sampled_from([0, 1, 5, 70, 4095, 4096, 2**40])
-polynomial = st.one_of(
-    st.just({}),
-    st.builds(lambda *c: {"poly_deg2": RoundPoly(*c)}, element, element, element),
-    st.builds(lambda *c: {"poly_deg3": RoundPolyDeg3(*c)}, element, element, element, element),
-)
-runs = st.builds(
-    lambda layer, first, step, count, total, claim, given_: [
-        SumcheckRound(
-            **{
-                "layer_idx": layer,
-                "round": max(0, first + step * number),
-                "total_rounds": total,
-                "poly_deg2": None,
-                "poly_deg3": None,
-                "claim_value_approx": claim,
-                **given_,
-            }
-        )
-        for number in range(count)
-    ],
-    index,
-    st.sampled_from([0, 1, 3, MAX_ROUNDS - 3, 2**40]),
+device = st.sampled_from([None, 0, 1])
+
+
+def run_of(first: SumcheckRound, step: int, count: int) -> list[ProofEvent]:
+    """Return rounds that differ in their numbers alone."""
+    return [replace(first, round=max(0, first.round + step * number)) for number in range(count)]
+
+
+def layer_of(layer: int, on: int | None, run: list[ProofEvent], more: list[ProofEvent]) -> list[ProofEvent]:
+    """Return a layer that begins and has the rounds of a run twice, with something in between."""
+    own: list[ProofEvent] = [replace(event, layer_idx=layer) for event in run]
+    return [layer_start(layer, device=on), *own, *more, *own]
+
+
+runs: st.SearchStrategy[list[ProofEvent]] = st.builds(
+    run_of,
+    st.builds(
+        SumcheckRound,
+        layer_idx=index,
+        round=st.sampled_from([0, 1, 3, MAX_ROUNDS - 3, 2**40]),
+        total_rounds=st.sampled_from([0, 1, 8, 12, MAX_ROUNDS, 2**40]),
+        poly_deg2=st.none() | st.builds(RoundPoly, element, element, element),
+        poly_deg3=st.none() | st.builds(RoundPolyDeg3, element, element, element, element),
+        claim_value_approx=st.sampled_from([None, 0.0, 0.25, 1.0]),
+    ),
     st.sampled_from([1, 1, 1, 0, -1, 2]),
     st.integers(1, 12),
-    st.sampled_from([0, 1, 8, 12, MAX_ROUNDS, 2**40]),
-    st.sampled_from([None, 0.0, 0.25, 1.0]),
-    polynomial,
 )
-layers_with_rounds = st.builds(
-    lambda layer, device, run, more: [
-        layer_start(layer, device=device),
-        *(replace(event, layer_idx=layer) for event in run),
-        *more,
-        *(replace(event, layer_idx=layer) for event in run),
-    ],
-    index,
-    st.sampled_from([None, 0, 1]),
-    runs,
-    st.one_of(st.just([]), runs),
+nothing: list[ProofEvent] = []
+layers_with_rounds = st.builds(layer_of, index, device, runs, st.just(nothing) | runs)
+others: st.SearchStrategy[ProofEvent] = (
+    st.builds(layer_end, index) | st.builds(proof_start, st.sampled_from([3, MANY_LAYERS])) | st.just(proof_complete())
 )
-others = st.one_of(
-    st.builds(lambda layer, device: [layer_start(layer, device=device)], index, st.sampled_from([None, 0, 1])),
-    st.builds(lambda layer: [layer_end(layer)], index),
-    st.builds(lambda layers: [proof_start(layers)], st.sampled_from([3, MANY_LAYERS])),
-    st.just([proof_complete()]),
-)
-stories = st.lists(st.one_of(layers_with_rounds, layers_with_rounds, runs, others), max_size=12)
+stories = st.lists(layers_with_rounds | layers_with_rounds | runs | st.lists(others, max_size=1), max_size=12)
 
 
 def drawn(story: list[ProofEvent], times: list[int], batch: int) -> Any:
