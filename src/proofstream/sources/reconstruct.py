@@ -108,16 +108,19 @@ class Layout:
     def place_all(self, lines: Iterable[Decoded]) -> list[int]:
         """Place events in order, as `place` does, and return their times."""
         times: list[int] = []
-        time, walked = 0, None
+        time = 0
+        layer_idx: int | None = None  # of the round before, if it was one
+        job_id: str | None = None
         for line in lines:
             event = line.event
-            # Rounds of one layer that follow one another have one time.
-            layer = (line.job_id, event.layer_idx) if type(event) is SumcheckRound else None
-            if layer is None or layer != walked:
+            if type(event) is not SumcheckRound:
+                layer_idx = None
                 time = self.place(line)
-                walked = layer
+            elif event.layer_idx == layer_idx and line.job_id == job_id:
+                self._placed += 1  # rounds of one layer that follow one another have one time
             else:
-                self._placed += 1
+                layer_idx, job_id = event.layer_idx, line.job_id
+                time = self.place(line)
             times.append(time)
         return times
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -128,29 +128,32 @@ class SessionRouter:
 
     def route_stamped(self, lines: Iterable[tuple[LineResult, int | None, str | None]]) -> None:
         """Route lines, and deliver them: each with the time that it has if it carries none, and where that is from."""
-        takes_bare = self._takes_bare_lines
-        for item, at, source in lines:
+        lines = list(lines)
+        if self._takes_bare(lines):
             # What `route_item` would do as well: most lines of most streams are bare.
-            if (
-                takes_bare
-                and at is not None
-                and type(item) is Decoded
-                and item.session_id is None
-                and item.time_unix_nano is None
-                and type(item.event) is not PluginHealth
-            ):
-                self._chunk.append(replace(item, time_unix_nano=at, time_source=source))
-                if len(self._chunk) >= CHUNK:
-                    self.flush()
-            else:
+            for begin in range(0, len(lines), CHUNK):
+                self.flush()
+                self._chunk = [
+                    replace(item, time_unix_nano=at, time_source=source)
+                    for item, at, source in lines[begin : begin + CHUNK]
+                    if isinstance(item, Decoded)
+                ]
+        else:
+            for item, at, source in lines:
                 self.route_item(item, at=at, source=source)
-                takes_bare = self._takes_bare_lines
         self.flush()
 
-    @property
-    def _takes_bare_lines(self) -> bool:
-        """Whether a bare line belongs to where the line before it went, with the time of its stamp."""
-        return self._current is not None and self._current is self._own and not self._own_has_times
+    def _takes_bare(self, lines: Sequence[tuple[LineResult, int | None, str | None]]) -> bool:
+        """Return whether lines are bare, and belong to where the line before them went, with the times given."""
+        if self._current is None or self._current is not self._own or self._own_has_times:
+            return False
+        items = [item for item, at, _ in lines if type(item) is Decoded and at is not None]
+        return (
+            len(items) == len(lines)
+            and {item.session_id for item in items} == {None}
+            and {item.time_unix_nano for item in items} == {None}
+            and PluginHealth not in {type(item.event) for item in items}
+        )
 
     def leave_out(self, left_out: LeftOut, *, at: int | None = None) -> None:
         """Count lines that were not decoded, in their place.
