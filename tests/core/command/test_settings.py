@@ -94,7 +94,7 @@ def test_a_word_that_fits_no_key_is_a_mistake_with_one_that_is_like_it(
 def test_people_get_two_lines_for_each_key(listed: Callable[..., tuple[int, str, str]]) -> None:
     _, out, _ = listed("record.overwrite", "refresh_s", PROOFSTREAM_RECORD_OVERWRITE="yes")
     assert out.splitlines() == [
-        "console.refresh_s = 0.125  (default)",
+        "console.refresh_s = 0.2  (default)",
         "    number, 0.02 to 10. The fewest seconds between two drawings of the live view.",
         "record.overwrite = true  (PROOFSTREAM_RECORD_OVERWRITE)",
         "    true or false. True to replace an existing file. Off by default, because a recorded proof may",
