@@ -138,12 +138,19 @@ class EnergyLedger:
         interval = change.interval
         if isinstance(change, Opened) and isinstance(interval, Proof):
             self._open[interval] = _Use(interval, _resource_of(session), self._sampled_by(interval.start_unix_nano))
-        elif interval is not None and (use := self._use_of(interval)) is not None:
-            event = change.envelope.event
-            if isinstance(change, Opened) and len(use.numbers) < _MAX_NUMBERS:
-                use.numbers |= _numbers_of(interval)
-            elif isinstance(change, Noted) and isinstance(event, GpuStatus):
-                use.most_devices = max(use.most_devices, len(event.devices))
+        elif isinstance(change, Opened):
+            self._note_number(change)
+        elif isinstance(change, Noted) and isinstance(event := change.envelope.event, GpuStatus):
+            use = None if interval is None else self._use_of(interval)
+            if use is not None and len(event.devices) > use.most_devices:
+                use.most_devices = len(event.devices)
+
+    def _note_number(self, begun: Opened) -> None:
+        """Note on which device an interval runs, if its start event says that."""
+        numbers = _numbers_of(begun.interval)
+        use = self._use_of(begun.interval) if numbers else None
+        if use is not None and len(use.numbers) < _MAX_NUMBERS:
+            use.numbers |= numbers
 
     def close(self, interval: Interval) -> GpuEnergy | None:
         """Return the energy of a proof, or of an interval in one, that has ended; None if no samples tell of it."""

@@ -268,18 +268,18 @@ class OpenIntervals:
             self._end_older_half(envelope, changes)
         self._session.open_intervals += 1
         parent = interval.parent
-        if parent is not None and parent.is_open:
+        if parent is not None and parent.end_unix_nano is None:
             parent.enter(interval)
         if isinstance(parent, Phase) and not isinstance(interval, Phase):
             parent.holds_shown = True
         proof = interval.proof
-        if proof is None or not proof.is_open:
+        if proof is None or proof.end_unix_nano is not None:
             self._alone.add(interval)
         elif interval.kind is IntervalKind.LAYER and interval.key is not None:
             proof.open_layers[interval.key] = interval
             proof.layers_opened += 1
             proof.walk(interval)
-            if interval.start_seen or proof.last_layer is None or not proof.last_layer.is_open:
+            if interval.opened is not None or proof.last_layer is None or not proof.last_layer.is_open:
                 proof.last_layer = interval
         else:
             proof.open_children.add(interval)
@@ -309,7 +309,7 @@ class OpenIntervals:
         self._session.open_intervals -= 1
         self._leave_parent(interval, interval.end_unix_nano)
         proof = interval.proof
-        if proof is None or not proof.is_open:
+        if proof is None or proof.end_unix_nano is not None:
             self._alone.remove(interval)
         else:
             proof.latest_unix_nano = max(proof.latest_unix_nano, interval.end_unix_nano)
@@ -324,13 +324,14 @@ class OpenIntervals:
 
     def _leave_parent(self, interval: Interval, end_unix_nano: int) -> None:
         parent = interval.parent
-        if parent is not None and parent.is_open:
+        if parent is not None and parent.end_unix_nano is None:
             parent.leave(interval)
             parent.latest_unix_nano = max(parent.latest_unix_nano, end_unix_nano)
 
     def _close_layer(self, proof: Proof, layer: Interval, layer_idx: int) -> None:
         del proof.open_layers[layer_idx]
-        device = layer.start_event.gpu_device if isinstance(layer.start_event, LayerStart) else None
+        event = layer.start_event
+        device = event.gpu_device if isinstance(event, LayerStart) else None
         if proof.walking.get(device) is layer:
             del proof.walking[device]
         proof.layers_closed += layer.aborted_reason is None

@@ -129,7 +129,7 @@ class Timeline:
         changes: list[Change] = []
         rule = self._rules.get(type(envelope.event))
         if rule is None:
-            _note(self.proof, envelope, changes)
+            _note(self._open.proof, envelope, changes)
         else:
             rule(self, envelope, changes)
         return changes
@@ -181,7 +181,7 @@ class Timeline:
 
     def _current_proof(self, envelope: Envelope, changes: list[Change], *, reported_ms: int = 0) -> Proof:
         """Return the open proof; if none is open, open one whose start was not seen."""
-        proof = self.proof
+        proof = self._open.proof
         if proof is None:
             start, source = _before(envelope, reported_ms * _NS_PER_MS)
             # A layer's reported duration tells when the layer began, not its proof.
@@ -246,7 +246,7 @@ class Timeline:
             end = again.superseded_unix_nano
             self._open.close(again, envelope, changes, now if end is None else end)
         before = proof.walking.get(event.gpu_device)
-        if before is not None and before.is_open:
+        if before is not None and before.end_unix_nano is None:
             before.superseded_unix_nano = max(before.start_unix_nano, now)
             proof.layers_superseded += 1
         layer = self._open.open_interval(

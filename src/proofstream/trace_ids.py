@@ -9,10 +9,14 @@ def derived_id(size: int, *parts: str) -> str:
     """Derive an id of `size` bytes from the parts, in hex digits. It is not zero, which OpenTelemetry reserves."""
     import hashlib  # slow to load, and a prover may not need it
 
-    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
-    # The length in front keeps ("a", "bc") and ("ab", "c") apart.
-    digest = hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in encoded])).digest()
-    taken = digest[:size]
+    # The length in front, in bytes, keeps ("a", "bc") and ("ab", "c") apart.
+    text = "".join([f"{len(part)}:{part}" for part in parts])
+    if text.isascii():  # nearly all are, and each interval has an id
+        encoded = text.encode()
+    else:
+        in_bytes = [part.encode("utf-8", "surrogatepass") for part in parts]
+        encoded = b"".join([b"%d:%b" % (len(part), part) for part in in_bytes])
+    taken = hashlib.sha256(encoded).digest()[:size]
     return taken.hex() if any(taken) else "1".zfill(2 * size)
 
 

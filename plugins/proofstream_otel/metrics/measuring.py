@@ -14,7 +14,7 @@ from proofstream_otel.values.signals import ExportCounts
 from proofstream_otel.values.spans import SpanRef, SpanValues
 
 _ABOUT_GPUS = (GpuTelemetry, GpuStatus)
-_MEASURED = FOLLOWED | {*_ABOUT_GPUS, StateProgramCost, StateBytesMoved}
+_ABOUT_STATES = (StateProgramCost, StateBytesMoved)
 
 
 class Measuring:
@@ -28,7 +28,7 @@ class Measuring:
 
     def __init__(self, meter: Meter, *, live: bool, phases: Collection[str] = ()) -> None:
         self._meter = meter
-        self._live = live
+        self._measured = FOLLOWED | {*_ABOUT_STATES, *(_ABOUT_GPUS if live else ())}
         self._proofs = ProofMetrics(meter, live=live, phases=phases)
         self._pipeline = PipelineMetrics(meter)
         self._gpus = GpuMetrics(meter)
@@ -41,12 +41,12 @@ class Measuring:
     def measure_event(self, envelope: Envelope) -> None:
         """Measure what an envelope says of itself. Sumcheck rounds say nothing."""
         event = envelope.event
-        if type(event) not in _MEASURED:
+        if type(event) not in self._measured:
             return
         self._pipeline.note_event(envelope)
-        if self._live and isinstance(event, _ABOUT_GPUS):
+        if isinstance(event, _ABOUT_GPUS):
             self._gpus.record_devices(event)
-        elif isinstance(event, StateProgramCost | StateBytesMoved):
+        elif isinstance(event, _ABOUT_STATES):
             self._states.record_program(event)
 
     def opened(self, interval: Interval) -> None:

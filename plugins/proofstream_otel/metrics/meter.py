@@ -51,27 +51,34 @@ class Meter(ABC):
     def add_count(self, metric: Metric, amount: Number, labels: Labels) -> None:
         """Raise a counter; raise it by 0 to begin its series."""
         if self._is_usable(amount) and amount >= 0:
-            self._add(metric, fitting(amount), self._admitted(labels))
+            self._add(metric, fitting(amount), self.admit_labels(labels))
 
     def record_value(self, metric: Metric, value: float, labels: Labels, ref: SpanRef | None) -> None:
         """Add a measurement to a histogram; `ref` is the span that was measured."""
         if self._is_usable(value):
-            self._record(metric, float(value), self._admitted(labels), ref)
+            self._record(metric, float(value), self.admit_labels(labels), ref)
 
     def record_known(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
-        """Add a measurement to a histogram, as `record_value` does, for labels of which `key_of` made the key."""
+        """Add a measurement to a histogram, as `record_value` does, for labels that `admit_labels` has admitted.
+
+        Their values are held, or so few that none of them has to make room.
+        """
         if self._is_usable(value):
-            self._record(metric, float(value), self._values.admit_key(key), ref)
+            self._record(metric, float(value), key, ref)
+
+    def admit_labels(self, labels: Labels) -> Key:
+        """Return the key of the series with these labels: a value that finds no room is `other` in it."""
+        return self._values.admit_key(key_of(labels))
 
     def set_value(self, metric: Metric, value: Number, labels: Labels) -> None:
         """Set a gauge, an up-down counter, or a counter that a third party counts."""
         if self._is_usable(value):
             number = fitting(value)
-            self._watch(metric, self._admitted(labels), lambda: number)
+            self._watch(metric, self.admit_labels(labels), lambda: number)
 
     def watch_value(self, metric: Metric, labels: Labels, reading: Reading) -> None:
         """Read the value of a gauge whenever metrics are collected."""
-        self._watch(metric, self._admitted(labels), reading)
+        self._watch(metric, self.admit_labels(labels), reading)
 
     def end_series(self, metric: Metric, labels: Labels) -> None:
         """End a series that `set_value` or `watch_value` began."""
@@ -93,9 +100,6 @@ class Meter(ABC):
 
     @abstractmethod
     def _end(self, metric: Metric, key: Key) -> None: ...
-
-    def _admitted(self, labels: Labels) -> Key:
-        return self._values.admit_key(key_of(labels))
 
     def _is_usable(self, value: Number) -> bool:
         usable = isinstance(value, int) or math.isfinite(value)

@@ -236,18 +236,12 @@ class OwnMeter(Meter):
 
     def _add(self, metric: Metric, amount: Number, key: Key) -> None:
         series = self._sums.setdefault(metric, {})
-        key = bounded(series, key)
-        state = series.get(key)
-        if state is None:
-            state = series[key] = _SumSeries()
+        state = series.get(key) or series.setdefault(bounded(series, key), _SumSeries())
         state.value = fitting(state.value + amount)
 
     def _record(self, metric: Metric, value: float, key: Key, ref: SpanRef | None) -> None:
         series = self._histograms.setdefault(metric, {})
-        key = bounded(series, key)
-        state = series.get(key)
-        if state is None:
-            state = series[key] = _HistogramSeries()
+        state = series.get(key) or series.setdefault(bounded(series, key), _HistogramSeries())
         exemplar = None
         if self._exemplars is Exemplars.ALL or (
             self._exemplars is Exemplars.SAMPLED and ref is not None and ref.sampled

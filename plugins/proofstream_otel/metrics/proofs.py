@@ -151,7 +151,7 @@ class ProofMetrics:
         # The numbers below the count of open proofs are taken, except for the ones that ended proofs gave back.
         slot = heapq.heappop(self._free_slots) if self._free_slots else len(self._running)
         held = self._meter.hold_labels({**_names_of(proof), Label.SLOT: str(slot)})
-        running = self._running[proof] = RunningProof(proof, slot, held, self._clock())
+        running = self._running[proof] = RunningProof(proof, slot, held, self._clock(), self._meter.admit_labels)
         for outcome in (COMPLETE, ABORTED):
             self._meter.add_count(Metrics.PROOFS, 0, {**running.labels, Label.OUTCOME: outcome})
         self._count_open(running, 1)
@@ -205,7 +205,7 @@ class ProofMetrics:
             self._record_part(layer, ref)
             return
         event = layer.end_event
-        key = running.key_of_layer(layer.layer_kind, event.kind.value if isinstance(event, LayerEnd) else None)
+        key = running.key_of_layer(layer.layer_kind, event.kind._value_ if isinstance(event, LayerEnd) else None)
         self._meter.record_known(Metrics.LAYER_DURATION, took_s, key, ref)
 
     def _record_part(self, interval: Interval, ref: SpanRef) -> None:
@@ -223,7 +223,7 @@ class ProofMetrics:
         elif interval.kind is IntervalKind.LAYER:
             labels[Label.LAYER_KIND] = interval.layer_kind
             if isinstance(event, LayerEnd):
-                labels[Label.PROOF_KIND] = event.kind.value
+                labels[Label.PROOF_KIND] = event.kind._value_
         self._meter.record_value(_DURATIONS[interval.kind], took_s, labels, ref)
 
     def _labels_of(self, interval: Interval) -> dict[str, LabelValue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from proofstream import Phase, Proof
-from proofstream_otel.metrics.label_values import OTHER, Key, Labels, key_of
+from proofstream_otel.metrics.label_values import OTHER, Key, Labels
 from proofstream_otel.metrics.meter import Reading
 from proofstream_otel.values.semconv import Label, Metric, Metrics
 
@@ -40,6 +40,7 @@ class RunningProof:
         slot: Its number among the proofs that run.
         held: Its labels, which stay live as long as it is open.
         now: The time of a monotonic clock in seconds.
+        admit: Returns the key of a series.
 
     Attributes:
         proof: The proof.
@@ -48,7 +49,7 @@ class RunningProof:
         labels: The labels of model and backend alone.
     """
 
-    def __init__(self, proof: Proof, slot: int, held: Labels, now: float) -> None:
+    def __init__(self, proof: Proof, slot: int, held: Labels, now: float, admit: Callable[[Labels], Key]) -> None:
         self.proof = proof
         self.slot = slot
         self.held = held
@@ -58,6 +59,7 @@ class RunningProof:
         # Kept, because a reading may come from another thread, while events change the proof.
         self._stage = stage_of(proof)
         self._longest_s: dict[str, float] = {}
+        self._admit = admit
         self._keys: dict[tuple[str, str | None], Key] = {}
 
     def key_of_layer(self, kind: str, proof_kind: str | None) -> Key:
@@ -65,7 +67,7 @@ class RunningProof:
         key = self._keys.get((kind, proof_kind))
         if key is None:
             said = {} if proof_kind is None else {Label.PROOF_KIND: proof_kind}
-            key = self._keys[kind, proof_kind] = key_of({**self.labels, Label.LAYER_KIND: kind, **said})
+            key = self._keys[kind, proof_kind] = self._admit({**self.labels, Label.LAYER_KIND: kind, **said})
         return key
 
     def hear(self, now: float) -> None:

@@ -32,7 +32,7 @@ class SampledWriter:
         self._sampling = sampling
         # The SDK is loaded for this one alone, and now: while the process exits, it cannot be loaded any more.
         self._by_ratio = _by_ratio(sampling) if sampling.name == "traceidratio" else None
-        self._limits = limits
+        self._limits = limits if limits.is_set else None
         self._unsampled = 0
 
     def start_span(self, span: SpanValues, parent: Parent | None) -> SpanRef:
@@ -64,7 +64,8 @@ class SampledWriter:
     def end_span(self, span: SpanValues) -> SpanRef:
         """Pass a finished span on if it is sampled."""
         if span.sampled:
-            self._limits.limit_span(span)
+            if self._limits is not None:
+                self._limits.limit_span(span)
             for sink in self._sinks:
                 sink.write_span(span)
         else:

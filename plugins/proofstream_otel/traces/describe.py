@@ -59,7 +59,7 @@ def start_of(interval: Interval) -> dict[str, Any]:
             }
         case LayerStart():
             return {
-                Attr.LAYER_KIND: event.kind.value,
+                Attr.LAYER_KIND: interval.layer_kind,
                 Attr.LAYER_INPUT_SHAPE: event.input_shape,
                 Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
                 Attr.LAYER_TRACE_COST: event.trace_cost,
@@ -92,7 +92,7 @@ def end_of(interval: Interval) -> dict[str, Any]:
             }
         case LayerEnd():
             return {
-                Attr.LAYER_PROOF_KIND: event.kind.value,
+                Attr.LAYER_PROOF_KIND: event.kind._value_,
                 Attr.LAYER_FINAL_CLAIM: event.final_claim_value_approx,
                 Attr.LAYER_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.LAYER_REPORTED_ROUNDS: reported_rounds(interval),
@@ -276,7 +276,7 @@ def _activation(event: LayerActivation) -> dict[str, Any]:
     return {
         Attr.LAYER_INDEX: event.layer_idx,
         Attr.LAYER_NODE_ID: event.node_id,
-        Attr.LAYER_KIND: event.kind.value,
+        Attr.LAYER_KIND: event.kind._value_,
         Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
         Attr.STATS_SAMPLE: len(event.output_sample),
         Attr.STATS_MEAN: stats.mean,

@@ -25,7 +25,7 @@ def alone_trace_id(interval: Interval) -> str:
 
 def span_id(interval: Interval) -> str:
     """Return the id of an interval's span, as 16 hex digits."""
-    return derived_id(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind.value)
+    return derived_id(_SPAN_BYTES, interval.session_id, str(interval.ordinal), interval.kind._value_)
 
 
 def stage_span_id(proof: Interval, stage: str) -> str:

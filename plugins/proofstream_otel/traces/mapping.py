@@ -304,7 +304,8 @@ class SpanMapper:
             span = new_spans.root_span(interval, parent, session=session.span.place, time_source=time_source)
             place = self._start_root(span, parent)
         else:
-            span = new_spans.child_span(interval, above, time_source=time_source)
+            is_later = self._is_described_later(interval)
+            span = new_spans.child_span(interval, above, time_source=time_source, is_described_later=is_later)
             place = Place(span, above, _own_ref(span) if self._writer.keeps_ids else None)
         begun = self._spans[interval] = OpenSpan(span, place, self._limits, self._budget, interval)
         if not isinstance(interval, Proof):
@@ -315,6 +316,13 @@ class SpanMapper:
         return TraceStarted(
             proof=interval.proof_ordinal, trace_id=ref.trace_id, span_id=ref.span_id, sampled=ref.sampled
         )
+
+    def _is_described_later(self, interval: Interval) -> bool:
+        """Return whether an interval is described once, when it ends, because no span of it is started before.
+
+        Layers are, which are many. Their texts are words of ours, so nothing long is kept for them until then.
+        """
+        return interval.kind is IntervalKind.LAYER and self._writer.keeps_ids
 
     def _tell_trace(self, begun_by: Envelope, ref: SpanRef) -> None:
         """Tell the producer of a session or proof in which trace it is."""
@@ -344,13 +352,14 @@ class SpanMapper:
         if span.place.is_left_out:
             return
         time_source = session.observed.time_source
-        said = {
-            **describe.edges_of(interval, time_source),
-            **describe.end_of(interval),
-            **(deaths.abort_of(interval) if interval.aborted_reason is not None else {}),
-            **_counted(interval),
-            **(phases.summed_in(interval.summed) if interval.summed else {}),
-        }
+        said = new_spans.beginning_of(interval) if self._is_described_later(interval) else {}
+        said |= describe.edges_of(interval, time_source)
+        said |= describe.end_of(interval)
+        if interval.aborted_reason is not None:
+            said |= deaths.abort_of(interval)
+        said |= _counted(interval)
+        if interval.summed:
+            said |= phases.summed_in(interval.summed)
         end = interval.start_unix_nano if interval.end_unix_nano is None else interval.end_unix_nano
         if isinstance(interval, Proof) or (interval.kind is IntervalKind.LAYER and self._gpus.has_samples):
             said |= self._gpus.attributes_of(interval.start_unix_nano, end)
@@ -393,10 +402,12 @@ def _own_ref(span: SpanValues) -> SpanRef:
 
 
 def _counted(interval: Interval) -> dict[str, Any]:
+    if interval.kind is IntervalKind.LAYER:
+        return {Attr.ROUNDS_TOTAL: interval.rounds}
     match interval:
         case Proof():
             return {**describe.counts_of(interval), **describe.self_time_of(interval)}
         case Phase():
             return {**phases.end_of(interval), **describe.self_time_of(interval)}
         case _:
-            return {Attr.ROUNDS_TOTAL: interval.rounds} if interval.kind is IntervalKind.LAYER else {}
+            return {}

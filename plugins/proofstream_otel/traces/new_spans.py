@@ -48,16 +48,21 @@ def root_span(interval: Interval, parent: Parent | None, *, session: Place, time
         span_id=ids.span_id(interval),
         parent=parent,
         start_unix_nano=interval.start_unix_nano,
-        attributes={**_identity(interval, time_source), **_beginning(interval)},
+        attributes={**_identity(interval, time_source), **beginning_of(interval)},
         resource=session.resource,
     )
     span.links.append(session.known_ref)
     return span
 
 
-def child_span(interval: Interval, above: Place, *, time_source: str) -> SpanValues:
-    """Make the span of an interval below another one, or below its session."""
-    attributes = _beginning(interval)
+def child_span(
+    interval: Interval, above: Place, *, time_source: str, is_described_later: bool = False
+) -> SpanValues:
+    """Make the span of an interval below another one, or below its session.
+
+    One that is described later gets what `beginning_of` returns when it ends.
+    """
+    attributes = {} if is_described_later else beginning_of(interval)
     if isinstance(interval, Proof) or interval.proof is None:
         attributes = {**_identity(interval, time_source), **attributes}
     return span_below(
@@ -105,14 +110,15 @@ def _identity(interval: Interval, time_source: str) -> dict[str, Any]:
 
 
 def _name(interval: Interval) -> str:
-    if isinstance(interval, Phase):
-        return f"{SpanName.PHASE} {phases.name_of(interval)}"
     if interval.kind is IntervalKind.LAYER:
         return f"{SpanName.LAYER} {interval.layer_kind}"
+    if isinstance(interval, Phase):
+        return f"{SpanName.PHASE} {phases.name_of(interval)}"
     return str(interval.kind.value)
 
 
-def _beginning(interval: Interval) -> dict[str, Any]:
+def beginning_of(interval: Interval) -> dict[str, Any]:
+    """Return the attributes that an interval has from its beginning."""
     if isinstance(interval, Phase):
         return phases.start_of(interval)
     found = describe.key_of(interval)

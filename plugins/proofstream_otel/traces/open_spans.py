@@ -78,7 +78,9 @@ class OpenSpan:
         event = envelope.event
         if isinstance(event, GpuStatus):
             self._gpu_statuses += 1
-            self._remember(describe.device_names(event))
+            names = describe.device_names(event)[:MAX_DEVICES]
+            if names != self._devices:  # most name the same ones
+                self._remember(names)
             return
         if isinstance(event, CircuitCompiled):
             self._found.update(safe.attributes(describe.circuit_of(event)))
@@ -109,7 +111,11 @@ class OpenSpan:
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
         events, dropped, counts = self._events.export(span.start_unix_nano, span.end_unix_nano)
-        found = {**said, **self._found, **self._gpu_counts(), **counts}
+        found = said | self._found
+        if self._gpu_statuses:
+            found[Attr.GPU_STATUS_COUNT] = self._gpu_statuses
+            found[Attr.GPU_STATUS_DEVICES] = self._devices
+        found |= counts
         if self._unplaced:
             found[Attr.PROGRESS_UNPLACED] = self._unplaced
         span.attributes.update(safe.attributes(found))
@@ -119,11 +125,6 @@ class OpenSpan:
         return span
 
     def _remember(self, names: list[str]) -> None:
-        for name in map(safe.text, names[:MAX_DEVICES]):
+        for name in map(safe.text, names):
             if name not in self._devices and len(self._devices) < MAX_DEVICES:
                 self._devices.append(name)
-
-    def _gpu_counts(self) -> dict[str, Any]:
-        if not self._gpu_statuses:
-            return {}
-        return {Attr.GPU_STATUS_COUNT: self._gpu_statuses, Attr.GPU_STATUS_DEVICES: self._devices}

@@ -52,7 +52,7 @@ class Place:
             place = _shown_above(place)
         for one in reversed(waiting):  # no recursion: a producer may nest phases by the thousand
             assert one.span is not None  # a span that has ended has its ids
-            _hang_up(one.span, one)
+            _hang_up(one.span, _shown_above(one))
             one.ref = writer.start_span(one.span, None)
             one.trace_state = one.span.trace_state
         assert self.ref is not None
@@ -61,16 +61,15 @@ class Place:
     def end(self, span: SpanValues, writer: SpanWriter) -> None:
         """Let the writer end the span, which is complete now."""
         above = _shown_above(self)
-        if above is not None:
+        if above is not None and above.ref is None:
             above.start(writer)
-        _hang_up(span, self)
+        _hang_up(span, above)
         self.ref = writer.end_span(span)
         self.span = None
 
 
-def _hang_up(span: SpanValues, place: Place) -> None:
+def _hang_up(span: SpanValues, above: Place | None) -> None:
     """Put a span below the nearest one above that is not left out."""
-    above = _shown_above(place)
     if above is not None and above.ref is not None:
         span.trace_id, span.parent_span_id, span.sampled = above.ref.trace_id, above.ref.span_id, above.ref.sampled
         span.trace_state = above.trace_state

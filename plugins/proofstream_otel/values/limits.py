@@ -56,6 +56,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: AttributeLimits = AttributeLimits()
     links: int | None = None
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit on spans."""
+        return self.span.is_set or self.event.is_set or self.links is not None
+
     def limit_span(self, span: SpanValues) -> None:
         """Apply the limits to an ended span, and count on it what was left out."""
         span.attributes, span.dropped_attributes = self.span.apply(span.attributes)
