@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from proofstream_otel.values.safe import Attributes, Value
@@ -63,9 +64,13 @@ _KEYS = _Keys()
 class _Pairs(dict[tuple[str, Any], bytes]):
     """Attributes with short values, which repeat from span to span. Of equal values of two types, one type only."""
 
+    def __init__(self, tag: bytes) -> None:
+        super().__init__()
+        self._tag = tag
+
     def __missing__(self, pair: tuple[str, Any]) -> bytes:
         key, value = pair
-        encoded = _pair(key, [*cast("tuple[int, ...]", value)] if isinstance(value, tuple) else value)
+        encoded = attribute(self._tag, key, [*cast("tuple[int, ...]", value)] if isinstance(value, tuple) else value)
         if len(encoded) <= _LONGEST_KEPT:
             if len(self) >= _MOST_KEPT:
                 self.clear()
@@ -73,18 +78,19 @@ class _Pairs(dict[tuple[str, Any], bytes]):
         return encoded
 
 
-class _Doubles(dict[str, bytes]):
-    """What stands in front of an attribute's double, by key."""
+class _Doubles(dict[str, Callable[[float], bytes]]):
+    """The functions that encode an attribute with a double, by key: only the last eight bytes differ."""
 
-    def __missing__(self, key: str) -> bytes:
+    def __init__(self, tag: bytes) -> None:
+        super().__init__()
+        self._tag = tag
+
+    def __missing__(self, key: str) -> Callable[[float], bytes]:
         if len(self) >= _MOST_KEPT:
             self.clear()
-        encoded = self[key] = _pair(key, 0.0)[:-8]
-        return encoded
-
-
-_PAIRS = _Pairs()
-_DOUBLES = _Doubles()
+        start = attribute(self._tag, key, 0.0)[:-8]
+        encode = self[key] = partial(struct.Struct(f"<{len(start)}sd").pack, start)
+        return encode
 
 
 def _pair(key: str, value: Value) -> bytes:
@@ -99,20 +105,30 @@ def attribute(tag: bytes, key: str, value: Value) -> bytes:
     return tag + _pair(key, value)
 
 
-def attributes(tag: bytes, values: Attributes) -> bytes:
-    """Encode attributes as fields with the given tag."""
-    parts: list[bytes] = []
-    for key, value in values.items():
-        kind = type(value)
-        if kind is str or kind is int:
-            parts += tag, _PAIRS[key, value]
-        elif isinstance(value, float):
-            parts += tag, _DOUBLES[key], _pack_double(value)
-        elif isinstance(value, list) and value and type(value[0]) is int:
-            parts += tag, _PAIRS[key, tuple(value)]
-        else:
-            parts += tag, _pair(key, value)
-    return b"".join(parts)
+class AttributesEncoder:
+    """Encodes attributes as fields with a tag."""
+
+    def __init__(self, tag: bytes) -> None:
+        self._tag = tag
+        self._pairs = _Pairs(tag)
+        self._doubles = _Doubles(tag)
+
+    def encode(self, values: Attributes) -> list[bytes]:
+        """Return the encoded attributes, in parts."""
+        pairs = self._pairs
+        parts: list[bytes] = []
+        for pair in values.items():
+            key, value = pair
+            kind = type(value)
+            if kind is str or kind is int:
+                parts.append(pairs[pair])
+            elif isinstance(value, float):
+                parts.append(self._doubles[key](value))
+            elif isinstance(value, list) and value and type(value[0]) is int:
+                parts.append(pairs[key, tuple(value)])
+            else:
+                parts.append(attribute(self._tag, key, value))
+        return parts
 
 
 def _text(value: str) -> bytes:

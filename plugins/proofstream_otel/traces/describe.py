@@ -45,7 +45,29 @@ _KNOWN = frozenset({"measured", "derived"})
 
 
 def start_of(interval: Interval) -> dict[str, Any]:
-    """Return the attributes that an interval's start event gives it."""
+    """Return the attributes that an interval has from its start."""
+    match interval.kind:
+        case IntervalKind.LAYER:
+            return _start_of_layer(interval)
+        case IntervalKind.WEIGHT_OPENING:
+            return {Attr.WEIGHT_NODE_ID: interval.key, **_start_of_part(interval)}
+        case _:
+            return _start_of_part(interval)
+
+
+def _start_of_layer(layer: Interval) -> dict[str, Any]:
+    found: dict[str, Any] = {Attr.LAYER_INDEX: layer.key, Attr.LAYER_KIND: layer.layer_kind}
+    event = layer.start_event
+    if isinstance(event, LayerStart):
+        found[Attr.LAYER_INPUT_SHAPE] = event.input_shape
+        found[Attr.LAYER_OUTPUT_SHAPE] = event.output_shape
+        found[Attr.LAYER_TRACE_COST] = event.trace_cost
+        found[Attr.LAYER_CLAIM] = event.claim_value_approx
+        found[Attr.LAYER_GPU_DEVICE] = event.gpu_device
+    return found
+
+
+def _start_of_part(interval: Interval) -> dict[str, Any]:
     match event := interval.start_event:
         case ProofStart():
             given = None if interval.opened is None else interval.opened.model_name
@@ -56,15 +78,6 @@ def start_of(interval: Interval) -> dict[str, Any]:
                 Attr.PROOF_NUM_LAYERS: event.num_layers,
                 Attr.PROOF_INPUT_SHAPE: event.input_shape,
                 Attr.PROOF_OUTPUT_SHAPE: event.output_shape,
-            }
-        case LayerStart():
-            return {
-                Attr.LAYER_KIND: interval.layer_kind,
-                Attr.LAYER_INPUT_SHAPE: event.input_shape,
-                Attr.LAYER_OUTPUT_SHAPE: event.output_shape,
-                Attr.LAYER_TRACE_COST: event.trace_cost,
-                Attr.LAYER_CLAIM: event.claim_value_approx,
-                Attr.LAYER_GPU_DEVICE: event.gpu_device,
             }
         case WeightOpeningStart():
             return {Attr.WEIGHT_POINT_LEN: event.eval_point_len}
@@ -83,19 +96,19 @@ def start_of(interval: Interval) -> dict[str, Any]:
 def end_of(interval: Interval) -> dict[str, Any]:
     """Return the attributes that an interval's end event gives it, without known placeholders."""
     match event := interval.end_event:
-        case ProofComplete():
-            return {
-                Attr.PROOF_REPORTED_DURATION: reported_duration_ms(interval),
-                Attr.PROOF_REPORTED_LAYER_PROOFS: event.num_layer_proofs,
-                Attr.PROOF_REPORTED_OPENINGS: event.num_weight_openings,
-                Attr.PROOF_REPORTED_BINDING: event.weight_binding_mode,
-            }
         case LayerEnd():
             return {
                 Attr.LAYER_PROOF_KIND: event.kind._value_,
                 Attr.LAYER_FINAL_CLAIM: event.final_claim_value_approx,
                 Attr.LAYER_REPORTED_DURATION: reported_duration_ms(interval),
                 Attr.LAYER_REPORTED_ROUNDS: reported_rounds(interval),
+            }
+        case ProofComplete():
+            return {
+                Attr.PROOF_REPORTED_DURATION: reported_duration_ms(interval),
+                Attr.PROOF_REPORTED_LAYER_PROOFS: event.num_layer_proofs,
+                Attr.PROOF_REPORTED_OPENINGS: event.num_weight_openings,
+                Attr.PROOF_REPORTED_BINDING: event.weight_binding_mode,
             }
         case WeightOpeningEnd():
             return {
@@ -109,17 +122,6 @@ def end_of(interval: Interval) -> dict[str, Any]:
             }
         case StarkProofEnd():
             return {Attr.STARK_REPORTED_DURATION: reported_duration_ms(interval)}
-        case _:
-            return {}
-
-
-def key_of(interval: Interval) -> dict[str, Any]:
-    """Return the index and kind of a layer, or the node of a weight."""
-    match interval.kind:
-        case IntervalKind.LAYER:
-            return {Attr.LAYER_INDEX: interval.key, Attr.LAYER_KIND: interval.layer_kind}
-        case IntervalKind.WEIGHT_OPENING:
-            return {Attr.WEIGHT_NODE_ID: interval.key}
         case _:
             return {}
 
@@ -266,9 +268,9 @@ def _state_circuit(event: StateProgramCost) -> dict[str, Any]:
     }
 
 
-def device_names(event: GpuStatus) -> list[str]:
-    """Return the names of a status's devices."""
-    return [device.device_name for device in event.devices]
+def device_names(event: GpuStatus, most: int) -> list[str]:
+    """Return the names of a status's first devices."""
+    return [device.device_name for device in event.devices[:most]]
 
 
 def _activation(event: LayerActivation) -> dict[str, Any]:

@@ -55,9 +55,7 @@ def root_span(interval: Interval, parent: Parent | None, *, session: Place, time
     return span
 
 
-def child_span(
-    interval: Interval, above: Place, *, time_source: str, is_described_later: bool = False
-) -> SpanValues:
+def child_span(interval: Interval, above: Place, *, time_source: str, is_described_later: bool = False) -> SpanValues:
     """Make the span of an interval below another one, or below its session.
 
     One that is described later gets what `beginning_of` returns when it ends.
@@ -119,11 +117,7 @@ def _name(interval: Interval) -> str:
 
 def beginning_of(interval: Interval) -> dict[str, Any]:
     """Return the attributes that an interval has from its beginning."""
-    if isinstance(interval, Phase):
-        return phases.start_of(interval)
-    found = describe.key_of(interval)
-    found.update(describe.start_of(interval))
-    return found
+    return phases.start_of(interval) if isinstance(interval, Phase) else describe.start_of(interval)
 
 
 def _root(

@@ -32,10 +32,13 @@ class OpenSpan:
     """
 
     __slots__ = (
+        "_budget",
         "_devices",
-        "_events",
         "_found",
         "_gpu_statuses",
+        "_interval",
+        "_limits",
+        "_own_events",
         "_programs",
         "_step",
         "_unplaced",
@@ -55,7 +58,10 @@ class OpenSpan:
         self.span = span
         self.place = place
         self.due_s = -math.inf
-        self._events = BoundedEvents(limits, interval, budget)
+        self._interval = interval
+        self._limits = limits
+        self._budget = budget
+        self._own_events: BoundedEvents | None = None  # many have none
         # Made safe at once, because the texts of untrusted producers may be long, and a span may be open for long.
         self._found: dict[str, Any] = {}
         self._gpu_statuses = 0
@@ -63,6 +69,12 @@ class OpenSpan:
         self._programs: set[str] = set()
         self._step = 0
         self._unplaced = 0
+
+    @property
+    def _events(self) -> BoundedEvents:
+        if self._own_events is None:
+            self._own_events = BoundedEvents(self._limits, self._interval, self._budget)
+        return self._own_events
 
     def add_cost(self, event: StateProgramCost) -> bool:
         """Add a state program's cost as attributes. Return False if the span cannot take one more program."""
@@ -76,9 +88,9 @@ class OpenSpan:
     def add_event(self, envelope: Envelope) -> None:
         """Add an event that happened in the span."""
         event = envelope.event
-        if isinstance(event, GpuStatus):
+        if type(event) is GpuStatus:
             self._gpu_statuses += 1
-            names = describe.device_names(event)[:MAX_DEVICES]
+            names = describe.device_names(event, MAX_DEVICES)
             if names != self._devices:  # most name the same ones
                 self._remember(names)
             return
@@ -104,23 +116,23 @@ class OpenSpan:
     def leave_out(self) -> None:
         """Let there be no such span: its phase is one of those that are summed up in the interval around it."""
         self.place.is_left_out = True
-        self._events.release()
+        if self._own_events is not None:
+            self._own_events.release()
 
     def finish(self, *, end_unix_nano: int, said: dict[str, Any], error: str | None = None) -> SpanValues:
-        """Return the ended span, with the attributes `said` of its end event and the counts."""
+        """Return the ended span, with the attributes `said` of its end event and the counts, which are added to it."""
         span = self.span
         span.end_unix_nano = max(span.start_unix_nano, safe.timestamp(end_unix_nano))
-        events, dropped, counts = self._events.export(span.start_unix_nano, span.end_unix_nano)
-        found = said | self._found
+        found = said | self._found if self._found else said
         if self._gpu_statuses:
             found[Attr.GPU_STATUS_COUNT] = self._gpu_statuses
             found[Attr.GPU_STATUS_DEVICES] = self._devices
-        found |= counts
+        if self._own_events is not None:
+            span.events, span.dropped_events, counts = self._own_events.export(span.start_unix_nano, span.end_unix_nano)
+            found |= counts
         if self._unplaced:
             found[Attr.PROGRESS_UNPLACED] = self._unplaced
         span.attributes.update(safe.attributes(found))
-        span.events = events
-        span.dropped_events = dropped
         span.error = None if error is None else safe.text(error)
         return span
 

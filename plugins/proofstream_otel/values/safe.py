@@ -55,15 +55,32 @@ def attributes(raw: Mapping[str, object]) -> Attributes:
             is_safe = math.isfinite(value)
         elif value is None:
             continue
+        elif kind is tuple and _are_numbers(value):
+            value, is_safe = [*value][:MAX_LIST_ITEMS], True
         else:
             is_safe = kind is bool
         if is_safe:
             safe[key] = value
-        elif (exportable := make_safe(value)) is not None:
-            # Where a number was too large, there is a text in its place.
-            is_text = isinstance(exportable, str) or (isinstance(exportable, list) and isinstance(exportable[0], str))
-            safe[key + DIGITS if is_text and _is_large(value) else key] = exportable
+        else:
+            _add_made_safe(safe, key, value)
     return safe
+
+
+def _add_made_safe(safe: Attributes, key: str, value: object) -> None:
+    exportable = make_safe(value)
+    if exportable is None:
+        return
+    # Where a number was too large, there is a text in its place.
+    is_text = isinstance(exportable, str) or (isinstance(exportable, list) and isinstance(exportable[0], str))
+    safe[key + DIGITS if is_text and _is_large(value) else key] = exportable
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return whether all are integers that can be exported as numbers, and there is one."""
+    for value in values:  # a loop is fastest, since most are shapes of two
+        if type(value) is not int or not _SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+            return False
+    return bool(values)
 
 
 def _is_large(value: object) -> bool:
@@ -100,7 +117,7 @@ def _number(value: float) -> float | None:
 
 def _sequence(values: Sequence[Any]) -> Value | None:
     """Make a list of one type only: all integers, all numbers, or else all strings."""
-    if set(map(type, values)) == {int} and min(values) >= _SMALLEST_INTEGER and max(values) <= LARGEST_INTEGER:
+    if _are_numbers(values):
         return [*values][:MAX_LIST_ITEMS]
     items = [item for item in map(make_safe, values) if item is not None]
     if any(isinstance(item, str | bool | list) for item in items):
@@ -127,6 +144,8 @@ def text(value: str, max_chars: int = MAX_STRING_CHARS) -> str:
 
 def timestamp(unix_nano: int) -> int:
     """Clamp a time to the range that every backend accepts: from 1 to 2^63 - 1."""
+    if type(unix_nano) is int and 1 <= unix_nano <= _INT64_MAX:
+        return unix_nano
     return min(max(1, int(unix_nano)), _INT64_MAX)
 
 
