@@ -260,7 +260,7 @@ class Interval:
             return "at_least"
         if self.end_source == UNSEEN:
             return "derived"
-        return "measured" if self.end_seen or self.aborted_reason is not None else self._worth_of_lost_end
+        return "measured" if self.closed is not None or self.aborted_reason is not None else self._worth_of_lost_end
 
     @property
     def _worth_of_lost_end(self) -> str:
@@ -620,7 +620,9 @@ class Proof(Interval):
         if self._walk_ended is None or end > self._walk_ended[0]:
             self._walk_ended = end, layer.end_source
             # A last layer without an end of its own ends with its proof, which says nothing about the layer.
-            is_known = layer.end_seen or layer.superseded_unix_nano is not None or layer.aborted_reason is not None
+            is_known = (
+                layer.closed is not None or layer.superseded_unix_nano is not None or layer.aborted_reason is not None
+            )
             self._walk_end_known = is_known
 
     @property

@@ -258,7 +258,7 @@ class OpenIntervals:
             start_unix_nano=max(0 if parent is None else parent.start_unix_nano, start_unix_nano),
             start_source=source,
         )
-        if seen:
+        if seen and start_unix_nano < interval.start_unix_nano:
             interval.reach(start_unix_nano)  # a start before the proof's shows that time went back
         self._add_open(interval, envelope, changes)
         return interval
@@ -443,6 +443,8 @@ def _around(proof: Proof | None) -> Interval | None:
     if proof is None:
         return None
     around: Interval | None = proof.open_children.innermost_phase
+    if around is None:
+        return proof
     while isinstance(around, Phase) and around.layer is not None:
         around = around.layer.parent
     return around or proof

@@ -32,6 +32,9 @@ _ASIDE = frozenset({GpuTelemetry, PluginHealth, SessionClosed, StateBytesMoved, 
 """Kinds that show no session: they say something about the run, or come from plugins once a session has ended."""
 
 
+_EDGES = frozenset({SessionOpened, SessionClosed})
+
+
 class Timelines:
     """The timelines of all sessions. Feed it every envelope, in order.
 
@@ -70,6 +73,8 @@ class Timelines:
         event = envelope.event
         if session is None:
             return [Noted(None, envelope)]
+        if type(event) not in _EDGES:  # nearly all
+            return session.feed(envelope)
         if isinstance(event, SessionOpened):
             session.open(envelope, event)
             return [Noted(None, envelope)]

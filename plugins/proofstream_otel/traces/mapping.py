@@ -48,6 +48,8 @@ from proofstream_otel.values.spans import Parent, SpanRef, SpanValues, SpanWrite
 _ABOUT_US = frozenset({PluginHealth, TraceStarted})
 _ABOUT_STATES = frozenset({StateProgramCost, StateProgramRun, StateBytesMoved})
 _ABOUT_SESSIONS = frozenset({SessionOpened, SessionClosed})
+_SPECIAL = TELLING | _ABOUT_US | _ABOUT_STATES | {GpuTelemetry, SessionClosed}
+"""The kinds that do more than to change intervals, or less."""
 
 MAX_COMPLETED = 1024
 """The most completed proofs whose place is known to phases that begin after them."""
@@ -145,6 +147,13 @@ class SpanMapper:
 
     def map_event(self, envelope: Envelope) -> list[TraceStarted]:
         """Map the next envelope; return the trace of each proof that it begins."""
+        if type(envelope.event) in _SPECIAL:
+            return self._map_special(envelope)
+        changes = self._timelines.feed(envelope)
+        session = self._session_of(envelope)
+        return [] if session is None else self._follow_all(changes, session)
+
+    def _map_special(self, envelope: Envelope) -> list[TraceStarted]:
         event = envelope.event
         kind = type(event)
         if kind in TELLING:
@@ -161,9 +170,7 @@ class SpanMapper:
             self._add_cost(envelope, event)
         if session is None or kind in _ABOUT_STATES:
             return []
-        started: list[TraceStarted] = []
-        for change in changes:
-            self._follow(change, session, started)
+        started = self._follow_all(changes, session)
         if isinstance(event, SessionClosed):
             self._end_session(envelope.session_id, event, session)
         return started
@@ -264,18 +271,21 @@ class SpanMapper:
 
     # Intervals
 
-    def _follow(self, change: Change, session: _SpannedSession, started: list[TraceStarted]) -> None:
-        if isinstance(change, Noted):
-            if type(change.envelope.event) is GpuStatus:
+    def _follow_all(self, changes: Sequence[Change], session: _SpannedSession) -> list[TraceStarted]:
+        started: list[TraceStarted] = []
+        for change in changes:
+            if isinstance(change, Noted):
+                if type(change.envelope.event) is GpuStatus:
+                    self._energy.follow(change, session.observed)
+                self._note(change.interval, change.envelope, session)
+            elif isinstance(change, Closed):
+                self._end_interval(change.interval, session)
+            else:
                 self._energy.follow(change, session.observed)
-            self._note(change.interval, change.envelope, session)
-        elif isinstance(change, Closed):
-            self._end_interval(change.interval, session)
-        else:
-            self._energy.follow(change, session.observed)
-            trace = self._begin_interval(change.interval, change.envelope, session)
-            if trace is not None:
-                started.append(trace)
+                trace = self._begin_interval(change.interval, change.envelope, session)
+                if trace is not None:
+                    started.append(trace)
+        return started
 
     def _note(self, interval: Interval | None, envelope: Envelope, session: _SpannedSession) -> None:
         event = envelope.event

@@ -100,7 +100,7 @@ class FirstAndLast(Generic[_T]):
 
     def left_out_for(self, item: _T) -> _T | None:
         """Return the item that is left out if this one is added, or None."""
-        if not self.is_full:
+        if self.seen < self._limit or not self.is_full:
             return None
         return self._tail[0] if self._tail else item
 
@@ -212,10 +212,12 @@ def _size_of(note: SpanEvent) -> int:
     """Return about how much memory an event takes."""
     size = _NOTE_BYTES
     for value in note.attributes.values():
-        if isinstance(value, list):
-            size += sum(len(part) if isinstance(part, str) else _NUMBER_BYTES for part in value)
+        if isinstance(value, str):
+            size += len(value)
+        elif not isinstance(value, list):
+            size += _NUMBER_BYTES
         else:
-            size += len(value) if isinstance(value, str) else _NUMBER_BYTES
+            size += sum(len(part) if isinstance(part, str) else _NUMBER_BYTES for part in value)
     return size
 
 
