@@ -116,7 +116,13 @@ if typing.TYPE_CHECKING:
     from proofstream.observed import ObservedSession
     from proofstream.outputs import Output, create_beside, make_private_folder, private_opener
     from proofstream.plain_tables import Check, Prepare
-    from proofstream.reported import ReportedDevices, reported_claim, reported_duration_ms, reported_rounds
+    from proofstream.reported import (
+        ReportedDevices,
+        reported_claim,
+        reported_claims,
+        reported_duration_ms,
+        reported_rounds,
+    )
     from proofstream.timelines import Timelines
     from proofstream.trace_ids import TraceNote, derived_id, session_trace_id
 
@@ -248,6 +254,7 @@ __all__ = [
     "read_small_file",
     "read_table",
     "reported_claim",
+    "reported_claims",
     "reported_duration_ms",
     "reported_rounds",
     "safe_text",
@@ -297,6 +304,7 @@ _LATER = {
     "Prepare": "plain_tables",
     "ReportedDevices": "reported",
     "reported_claim": "reported",
+    "reported_claims": "reported",
     "reported_duration_ms": "reported",
     "reported_rounds": "reported",
     "Timelines": "timelines",

@@ -6,6 +6,8 @@ placeholders. A view never decides by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proofstream.events import (
     AggregatedBindingEnd,
     GpuSnapshot,
@@ -26,6 +28,7 @@ MAX_DEVICES = 1024
 """The most devices whose memory is followed. A producer chooses their numbers; of more, nothing is shown."""
 _MOST_HALVINGS = 30
 """Producers that make claims up stop halving here."""
+_HALVES = [2.0**-number for number in range(_MOST_HALVINGS + 1)]
 
 
 def reported_duration_ms(interval: Interval) -> int | None:
@@ -58,12 +61,24 @@ def reported_claim(event: SumcheckRound, layer: Interval | None) -> float | None
         event: The round.
         layer: The layer that it belongs to, if that is open; it knows the starting claim.
     """
-    claim = event.claim_value_approx
+    return reported_claims((event,), layer)[0]
+
+
+def reported_claims(events: Sequence[SumcheckRound], layer: Interval | None) -> list[float | None]:
+    """Return the claims that rounds of one layer report; see `reported_claim`."""
     start = None if layer is None else layer.start_event
-    if claim is None or not event.round or not isinstance(start, LayerStart) or not start.claim_value_approx:
-        return claim
-    halved = start.claim_value_approx / 2 ** min(event.round, _MOST_HALVINGS)
-    return None if abs(claim - halved) <= _ALMOST_EQUAL * halved else claim
+    first = start.claim_value_approx if isinstance(start, LayerStart) else None
+    if not first:
+        return [event.claim_value_approx for event in events]
+    claims: list[float | None] = []
+    for event in events:
+        claim, number = event.claim_value_approx, event.round
+        if claim is not None and number:
+            halved = first * _HALVES[min(number, _MOST_HALVINGS)]
+            if abs(claim - halved) <= _ALMOST_EQUAL * halved:
+                claim = None
+        claims.append(claim)
+    return claims
 
 
 class ReportedDevices:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 
-from proofstream_otel.otlp.round_wire import EVENT, EVENT_ATTRIBUTE, encode_round
+from proofstream_otel.otlp.round_wire import EVENT, EVENT_ATTRIBUTE, encode_rounds
 from proofstream_otel.otlp.wire import VARINTS, AttributesEncoder, field
 from proofstream_otel.values.rounds import RoundEvent
 from proofstream_otel.values.spans import SpanEvent, SpanRef, SpanValues, fit
@@ -44,9 +45,7 @@ def _encode(span: SpanValues) -> bytes:
     parts += _encode_attributes(span.attributes)
     if span.dropped_attributes:
         parts.append(_count(_DROPPED_ATTRIBUTES, span.dropped_attributes))
-    for event in span.events:
-        encoded = encode_round(event) if type(event) is RoundEvent else None
-        parts.append(encoded or _event(event))
+    parts += _encode_events(span.events)
     if span.dropped_events:
         parts.append(_count(_DROPPED_EVENTS, span.dropped_events))
     parts += map(_link, span.links)
@@ -56,6 +55,19 @@ def _encode(span: SpanValues) -> bytes:
         parts.append(field(_STATUS, field(2, span.error.encode()) + _STATUS_ERROR))
     parts.append(_pack_flags(b"\x85\x01", span.flags))
     return b"".join(parts)
+
+
+def _encode_events(events: Sequence[SpanEvent | RoundEvent]) -> list[bytes]:
+    parts: list[bytes] = []
+    rounds: list[RoundEvent] = []
+    for event in events:
+        if type(event) is RoundEvent:
+            rounds.append(event)
+            continue
+        parts += encode_rounds(rounds, _event)
+        rounds.clear()
+        parts.append(_event(event))
+    return parts + encode_rounds(rounds, _event)
 
 
 @lru_cache(_MOST_KEPT)
