@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Decision, ParentBased
+from opentelemetry.util._once import Once
 
 from proofstream import PluginContext
 from proofstream.testing import InlineHost, RecordingPlugin
@@ -148,6 +149,9 @@ def test_idleness(table: dict[str, Any], variables: dict[str, str], monkeypatch:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(idleness, "_API", ())  # this process has loaded it
+    # The variable makes one, which would be that of all later tests.
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", None)
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER_SET_ONCE", Once())
     chosen = settings.read(table)
     context = context_in(asked=False)
     opened = destinations.choose(chosen, context, destinations.Providers(None, None, None))
