@@ -75,9 +75,10 @@ class Telemetry:
             self._measuring.count_batch(batch)
         at = 0
         while at < len(batch):
-            rounds = self._mapper.map_rounds(batch, at) if type(batch[at].event) is SumcheckRound else 0
+            kind = type(batch[at].event)
+            rounds = self._mapper.map_rounds(batch, at) if kind is SumcheckRound else 0
             if not rounds:
-                if self._measuring is not None:
+                if self._measuring is not None and kind in self._measuring.measured:
                     self._measuring.measure_event(batch[at])
                 started += self._mapper.map_event(batch[at])
             at += rounds or 1

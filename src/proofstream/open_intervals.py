@@ -307,8 +307,10 @@ class OpenIntervals:
         interval.end_unix_nano = max(interval.latest_unix_nano, end_unix_nano)
         interval.end_source = self._end_source(envelope, end_source)
         self._session.open_intervals -= 1
-        self._leave_parent(interval, interval.end_unix_nano)
-        proof = interval.proof
+        parent, proof = interval.parent, interval.proof
+        if parent is not None and parent.end_unix_nano is None:
+            parent.leave(interval)
+            parent.latest_unix_nano = max(parent.latest_unix_nano, interval.end_unix_nano)
         if proof is None or proof.end_unix_nano is not None:
             self._alone.remove(interval)
         else:
@@ -322,15 +324,9 @@ class OpenIntervals:
             self._settle_phase(interval)
         changes.append(Closed(interval, envelope))
 
-    def _leave_parent(self, interval: Interval, end_unix_nano: int) -> None:
-        parent = interval.parent
-        if parent is not None and parent.end_unix_nano is None:
-            parent.leave(interval)
-            parent.latest_unix_nano = max(parent.latest_unix_nano, end_unix_nano)
-
     def _close_layer(self, proof: Proof, layer: Interval, layer_idx: int) -> None:
         del proof.open_layers[layer_idx]
-        event = layer.start_event
+        event = None if layer.opened is None else layer.opened.event
         device = event.gpu_device if isinstance(event, LayerStart) else None
         if proof.walking.get(device) is layer:
             del proof.walking[device]

@@ -24,11 +24,14 @@ class Measuring:
         meter: Takes the measurements.
         live: Whether events happen now. If not, metrics that describe the present of provers and GPUs stay empty.
         phases: The names of the phases that are measured.
+
+    Attributes:
+        measured: The kinds that say something of themselves.
     """
 
     def __init__(self, meter: Meter, *, live: bool, phases: Collection[str] = ()) -> None:
         self._meter = meter
-        self._measured = FOLLOWED | {*_ABOUT_STATES, *(_ABOUT_GPUS if live else ())}
+        self.measured = FOLLOWED | {*_ABOUT_STATES, *(_ABOUT_GPUS if live else ())}
         self._proofs = ProofMetrics(meter, live=live, phases=phases)
         self._pipeline = PipelineMetrics(meter)
         self._gpus = GpuMetrics(meter)
@@ -39,10 +42,8 @@ class Measuring:
         self._pipeline.count_batch(batch)
 
     def measure_event(self, envelope: Envelope) -> None:
-        """Measure what an envelope says of itself. Sumcheck rounds say nothing."""
+        """Measure what an envelope of a kind in `measured` says of itself."""
         event = envelope.event
-        if type(event) not in self._measured:
-            return
         self._pipeline.note_event(envelope)
         if isinstance(event, _ABOUT_GPUS):
             self._gpus.record_devices(event)

@@ -88,7 +88,8 @@ class Exporter:
         self._log = log
         self._owner = os.getpid()
         # Guards everything below, and wakes both threads: the lane waits for room, the exporter for items.
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue = ItemQueue(batching)
         self._in_flight = 0
         self._oldest_s = 0.0
@@ -128,7 +129,7 @@ class Exporter:
         if os.getpid() != self._owner or self._unwanted:
             return
         item = Item(self._resource_of(resource), content, count)
-        with self._changed:
+        with self._lock:
             if self._abandoned:
                 self._lost += count
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 import msgspec
@@ -34,6 +35,8 @@ class ItemQueue:
 
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
+        self._max_items = sys.maxsize if batching.max_queue_items is None else batching.max_queue_items
+        self._max_content_bytes = batching.max_queue_bytes - _OVERHEAD_BYTES
         self._items: deque[Item] = deque()
         self._bytes = 0
         self.count = 0
@@ -43,16 +46,17 @@ class ItemQueue:
 
     def has_room(self, item: Item) -> bool:
         """Return whether the item fits. An empty queue takes any item, however large."""
-        return not self._items or not self.bound_hit_by(item)
+        if not self._items:
+            return True
+        return len(self._items) < self._max_items and self._bytes + len(item.content) <= self._max_content_bytes
 
     def bound_hit_by(self, item: Item) -> str:
         """Return the bound that leaves no room for the item; an empty text if the item fits."""
-        limits = self._batching
-        if limits.max_queue_items is not None and len(self._items) >= limits.max_queue_items:
-            return f"{limits.max_queue_items} items"
-        if self._bytes + item.size > limits.max_queue_bytes:
-            return f"{limits.max_queue_bytes} bytes, otel.max_queue_bytes"
-        return ""
+        if self.has_room(item):
+            return ""
+        if len(self._items) >= self._max_items:
+            return f"{self._max_items} items"
+        return f"{self._batching.max_queue_bytes} bytes, otel.max_queue_bytes"
 
     def append_item(self, item: Item) -> None:
         """Append an item, whether or not it fits."""
