@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -300,7 +300,7 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-encode_body = msgspec.json.Encoder(enc_hook=_plain).encode
+encode_body: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_plain).encode
 """Returns the JSON of an event's fields. Raises whatever a value raises, and for text that is no UTF-8."""
 
 
