@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from proofstream.events import ProofEvent, is_sheddable, kind_of
+from proofstream.events import ProofEvent, SessionClosed, is_sheddable, kind_of
 from proofstream.trace_ids import TraceNote
 
 PRODUCER = "producer"
@@ -97,7 +97,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class EnvelopeRun(NamedTuple):
-    """Envelopes that follow one another, of one session and one lineage.
+    """Envelopes that follow one another, of one session and one lineage. A session's end is the last of its run.
 
     Attributes:
         envelopes: The envelopes, at least one.
@@ -129,8 +129,13 @@ class EnvelopeRun(NamedTuple):
             return self
         return EnvelopeRun(wanted, sum([len(envelope.raw) for envelope in wanted]))
 
+    @property
+    def ends_session(self) -> bool:
+        """Whether the last of them is their session's end. A recorded session may go on, in the next run."""
+        return isinstance(self.envelopes[-1].event, SessionClosed)
+
     def goes_with(self, session_id: str, lineage: tuple[str, ...]) -> bool:
-        """Return whether an envelope of this session and lineage may follow in the same run."""
+        """Return whether they are of this session and this lineage."""
         return self.session_id == session_id and self.lineage == lineage
 
 

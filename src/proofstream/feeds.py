@@ -202,18 +202,18 @@ class HostSessionFeed:
             if intake.has_room_for(decoded.event, after=len(fitting)):
                 fitting.append(decoded)
                 continue
-            fitting = self._put_fitting(fitting)
+            self._put_fitting(fitting)
+            fitting = []
             self._feed.count_bytes(-memory_of(len(decoded.raw)))
             self._intake.note_loss(decoded.event)
             self._widen_gap({kind_of(decoded.event): 1})
         self._put_fitting(fitting)
 
-    def _put_fitting(self, lines: list[Decoded]) -> list[Decoded]:
-        """Append lines that end a gap, if there are any; return a list for the next."""
+    def _put_fitting(self, lines: list[Decoded]) -> None:
+        """Append lines that have room. They end a gap, if there are any."""
         if lines:
             self._gap = None
             self._intake.append_chunk(self._session, lines, _memory_of(lines))
-        return []
 
     def drop_bulk(self, counts: Mapping[str, int]) -> None:
         """See `contracts.SessionFeed`."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofstream.envelopes import Batch, EnvelopeRun
 from proofstream.errors import describe, in_parentheses
-from proofstream.events import PluginHealth, ProofEvent, SessionClosed
+from proofstream.events import PluginHealth, ProofEvent
 from proofstream.forks import IMPORTS_S, WORK_S, apart_from_forks, ending_forked_children
 from proofstream.health import PluginStatus
 from proofstream.hooks import each_of
@@ -142,7 +142,7 @@ class Lane:
         for run in runs:
             # A plugin never gets what descends from its own output, so chains of plugins end.
             if self.name in run.lineage or run.session_id in self.withheld:
-                if any(isinstance(envelope.event, SessionClosed) for envelope in run.envelopes):
+                if run.ends_session:
                     self.withheld.discard(run.session_id)
                 continue
             wanted = run if self.record.wants is None else run.only(self.record.wants)

@@ -47,7 +47,7 @@ class Round:
         self.events += len(envelopes)
         self.memory_bytes += memory_of(raw_bytes, len(envelopes))
         last = self.runs[-1] if self.runs else None
-        if last is not None and last.goes_with(first.session_id, first.lineage):
+        if last is not None and last.goes_with(first.session_id, first.lineage) and not last.ends_session:
             last.envelopes.extend(envelopes)
             self.runs[-1] = EnvelopeRun(last.envelopes, last.raw_bytes + raw_bytes)
         else:

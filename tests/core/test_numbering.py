@@ -160,6 +160,17 @@ def test_a_round_keeps_the_order_and_joins_what_goes_together() -> None:
     assert (taken.events, taken.runs[0].raw_bytes) == (5, one.raw_bytes + two.raw_bytes)
 
 
+def test_a_session_that_goes_on_after_its_recorded_end_is_no_longer_withheld(make_host: Callable[..., Any]) -> None:
+    host = make_host(RecordingPlugin("late"), start=False)
+    (lane,) = host.lanes
+    lane.withheld.add("s")
+    taken = Round()
+    for run in made([(EVENTS[:3], "s", ()), ([EVENTS[-1]], "s", ()), (EVENTS[1:3], "s", ())]):
+        taken.add(list(run.envelopes))
+    lane.feed(taken.runs)
+    assert [each.seq for each in all_of(lane.queue)] == [4, 5]
+
+
 def test_a_plugin_gets_only_the_kinds_that_it_wants(make_host: Callable[..., Any]) -> None:
     class Picky(RecordingPlugin):
         wants = ("LayerEnd",)
